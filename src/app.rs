@@ -1,0 +1,1 @@
+//! Builds everything and runs it.

@@ -1,0 +1,1 @@
+//! Who may act: the rules joined with a store.

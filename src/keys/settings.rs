@@ -1,0 +1,74 @@
+//! How a route names its operations, as the configuration states it.
+
+use http::HeaderName;
+
+/// How a guarded route derives key, scope and fingerprint.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Part of every operation's identity: routes with the same namespace share their operations.
+    pub namespace: String,
+    /// Tried in order; the first that is present is the key.
+    pub sources: Vec<Source>,
+    /// What a request without any key gets.
+    pub missing: Missing,
+    /// Whose key it is.
+    pub scope: Scope,
+    /// Headers that a replay must show with the same values as the first request did.
+    pub require_same: Vec<HeaderName>,
+    /// What belongs to a request's identity.
+    pub fingerprint: FingerprintSettings,
+}
+
+/// Where a key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A request header. `Idempotency-Key` follows the draft (an RFC 8941 string, or bare).
+    Header(HeaderName),
+    /// A query parameter.
+    Query(String),
+    /// A JSON pointer (RFC 6901) into the body.
+    Json(String),
+    /// A field of a form-urlencoded body.
+    Form(String),
+    /// Several parts; all must be there.
+    All(Vec<Source>),
+    /// The request itself.
+    Fingerprint,
+}
+
+/// What happens to a request without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// 400 `key-missing`.
+    Reject,
+    /// It is forwarded unguarded.
+    Pass,
+}
+
+/// Whose a key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// A header that an authenticating proxy sets: proves the caller.
+    TrustedHeader(HeaderName),
+    /// A header that the client sets: its own word.
+    Header(HeaderName),
+    /// A cookie.
+    Cookie(String),
+    /// The digest of the `Authorization` header. Changes when the credentials are refreshed.
+    Authorization,
+    /// Several values together.
+    All(Vec<Scope>),
+    /// One scope for all callers.
+    None,
+}
+
+/// What belongs to a request's fingerprint beside method, authority, path, query, content type and body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FingerprintSettings {
+    /// Further headers.
+    pub headers: Vec<HeaderName>,
+    /// JSON pointers into the body whose values do not count.
+    pub ignore_json: Vec<String>,
+    /// Query parameters that do not count.
+    pub ignore_query: Vec<String>,
+}

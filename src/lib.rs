@@ -1,0 +1,40 @@
+//! oncegate: a reverse proxy that lets each order and payment operation through exactly once.
+//!
+//! # The house
+//!
+//! Modules stand in floor order: each may use what is below it, never what is above (`tests/architecture.rs`).
+//!
+//! - [`cli`] parses the command line; [`app`] builds everything and runs it.
+//! - [`config`] reads the YAML file and translates it into the settings that the floors below define.
+//! - [`server`] accepts connections and drives them, one single-threaded runtime per core.
+//! - [`admin`] is the operators' door: health, metrics, records. [`gateway`] is the HTTP door.
+//! - [`arbiter`] joins the rules with a store: who may act, the permit, waiters, the local replay cache.
+//! - [`keys`] turns a request into an arrival: key, scope, fingerprint. Pure.
+//! - [`upstream`] sends requests on, and knows whether anything was sent.
+//! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
+//! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
+
+pub mod cli;
+
+pub mod app;
+
+pub mod config;
+
+pub mod server;
+
+pub mod admin;
+pub mod gateway;
+
+pub mod arbiter;
+
+pub mod keys;
+
+pub mod upstream;
+
+pub mod store;
+
+pub mod clock;
+
+pub mod machine;
+
+pub mod telemetry;

@@ -1,0 +1,92 @@
+//! The verb *admit*: may this request act?
+
+use super::arrival::Likeness;
+use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, lapse};
+
+/// What to do with a request, given what the store holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// Write this record. Written, the request may act; lost, ask again with what was found.
+    Claim {
+        /// What the write demands.
+        expect: Expect,
+        /// The claim.
+        record: Record,
+    },
+    /// The store already holds this attempt's own claim, from a write whose reply was lost: the request may act.
+    Own(Record),
+    /// Write down that the attempt on record was lost, then ask again.
+    Lapse {
+        /// What the write demands.
+        expect: Expect,
+        /// The record, now in doubt.
+        record: Record,
+    },
+    /// The request may not act.
+    Duplicate(Duplicate),
+}
+
+/// Why a request may not act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Duplicate {
+    /// Another attempt is running.
+    InFlight {
+        /// When that attempt began.
+        since: Time,
+    },
+    /// The outcome of an earlier attempt is not known.
+    InDoubt,
+    /// The outcome is known, and this caller may see it.
+    Completed(Record),
+    /// The outcome is known, but this request does not show the first one's credentials.
+    Stranger(Record),
+    /// The key was used for a different request.
+    Changed,
+    /// The bytes differ, and the fingerprint settings have changed since: equal or not cannot be told.
+    Unsure,
+}
+
+/// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
+pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
+    let Some(found) = found else {
+        return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, 1, now) };
+    };
+    if found.fence.attempt == attempt && matches!(found.state, State::InFlight { .. }) {
+        return Admission::Own(found.clone());
+    }
+    if policy.compare {
+        match arrival.likeness(&found.prints) {
+            Likeness::Same => {}
+            Likeness::Changed => return Admission::Duplicate(Duplicate::Changed),
+            Likeness::Unsure => return Admission::Duplicate(Duplicate::Unsure),
+        }
+    }
+    if let Some(record) = lapse(found, policy.doubt_retention, now) {
+        return Admission::Lapse { expect: Expect::Fence(found.fence), record };
+    }
+    match (&found.state, policy.in_doubt) {
+        (State::InFlight { since, .. }, _) => Admission::Duplicate(Duplicate::InFlight { since: *since }),
+        (State::InDoubt { .. }, InDoubt::Hold) => Admission::Duplicate(Duplicate::InDoubt),
+        (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
+            expect: Expect::Fence(found.fence),
+            record: claim(arrival, policy, attempt, found.number.saturating_add(1), now),
+        },
+        (State::Completed { .. }, _) if arrival.may_see(found.credentials) => {
+            Admission::Duplicate(Duplicate::Completed(found.clone()))
+        }
+        (State::Completed { .. }, _) => Admission::Duplicate(Duplicate::Stranger(found.clone())),
+    }
+}
+
+fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, number: u32, now: Time) -> Record {
+    Record {
+        fence: Fence { attempt, version: 1 },
+        number,
+        state: State::InFlight { since: now, lease: now.plus(policy.lease) },
+        prints: arrival.prints(),
+        credentials: arrival.credentials,
+        namespace: arrival.namespace,
+        // Never the lease: a record that expired with its lease would let the operation run again.
+        expires: now.plus(policy.attempt_timeout).plus(policy.doubt_retention),
+    }
+}

@@ -1,0 +1,83 @@
+//! A request as the rules see it: whose operation it is, and what it looks like.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::{NamespaceTag, OperationId, Print};
+
+/// Digests of a request, kept in the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prints {
+    /// Digest of the request as sent: recognises an exact retry.
+    pub raw: Print,
+    /// Digest of the request in canonical form: recognises an equal request.
+    pub canonical: Print,
+    /// Digest of the route's fingerprint settings. Canonical digests compare only under equal settings.
+    pub settings: u32,
+}
+
+/// A request that asks to act on an operation.
+pub struct Arrival {
+    /// The operation that it names.
+    pub operation: OperationId,
+    /// The namespace that the key lives in.
+    pub namespace: NamespaceTag,
+    /// Digest of the request as sent.
+    pub raw: Print,
+    /// Digest of the route's fingerprint settings.
+    pub settings: u32,
+    /// Digest of the credentials; none when the scope itself proves the caller, or nothing is required.
+    pub credentials: Option<Print>,
+    canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
+}
+
+/// How a request compares with the one on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Likeness {
+    Same,
+    Changed,
+    /// The fingerprint settings have changed in between, and the bytes differ.
+    Unsure,
+}
+
+impl Arrival {
+    /// An arrival whose canonical digest is computed when it is first needed: an exact retry never needs it.
+    pub fn new(
+        operation: OperationId,
+        namespace: NamespaceTag,
+        raw: Print,
+        settings: u32,
+        credentials: Option<Print>,
+        canonical: impl FnOnce() -> Print + Send + 'static,
+    ) -> Self {
+        Self { operation, namespace, raw, settings, credentials, canonical: LazyLock::new(Box::new(canonical)) }
+    }
+
+    /// The digests to keep in the record.
+    pub fn prints(&self) -> Prints {
+        Prints { raw: self.raw, canonical: *self.canonical, settings: self.settings }
+    }
+
+    pub(super) fn likeness(&self, recorded: &Prints) -> Likeness {
+        if self.raw == recorded.raw {
+            Likeness::Same
+        } else if self.settings != recorded.settings {
+            Likeness::Unsure
+        } else if *self.canonical == recorded.canonical {
+            Likeness::Same
+        } else {
+            Likeness::Changed
+        }
+    }
+
+    /// Whether a replay of a record kept under `recorded` may be shown to this caller.
+    pub(super) fn may_see(&self, recorded: Option<Print>) -> bool {
+        self.credentials.is_none() || self.credentials == recorded
+    }
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").field("operation", &self.operation).field("raw", &self.raw).finish_non_exhaustive()
+    }
+}

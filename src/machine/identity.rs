@@ -1,0 +1,93 @@
+//! Names and points in time: the small value types that records and requests are made of.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point in the store's time, in milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This time plus `span`, stopping at the end of time instead of wrapping.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// The identity of an operation: SHA-256 over namespace, scope and key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationId(pub [u8; 32]);
+
+/// The random 128-bit name of one attempt; half of a [`Fence`](super::Fence).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttemptId(pub [u8; 16]);
+
+/// The first 128 bits of a SHA-256, kept in records to tell an equal request from a changed one.
+///
+/// Only the caller that owns the key can choose both requests, so a forced collision would fool nobody but its maker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Print(pub [u8; 16]);
+
+/// The first 32 bits of the SHA-256 of a route's namespace: enough to say which route a record belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NamespaceTag(pub u32);
+
+impl OperationId {
+    /// The first 12 hex digits: how the operation appears in logs.
+    pub fn short(&self) -> Short<'_> {
+        Short(self)
+    }
+
+    /// Reads the 64 hex digits that [`Display`](fmt::Display) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// An [`OperationId`] cut to 12 hex digits.
+#[derive(Clone, Copy)]
+pub struct Short<'a>(&'a OperationId);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0.0[..6], f)
+    }
+}
+
+macro_rules! hex_text {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_hex(&self.0, f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    )*};
+}
+hex_text!(OperationId, AttemptId, Print);

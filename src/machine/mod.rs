@@ -1,0 +1,33 @@
+//! The rules: who may act on an operation, and what is known of its outcome.
+//!
+//! Pure functions over values. No I/O, no clock, no async: time comes in as an argument, a write goes out as a
+//! description. The same functions drive the gateway and the simulation in `tests/simulation.rs`.
+//!
+//! Four verbs: [`admit`] a request, [`renew`] a lease, [`settle`] an attempt, [`lapse`] a lease that nobody renewed.
+
+mod admit;
+mod arrival;
+mod identity;
+mod lapse;
+mod outcomes;
+mod policy;
+mod record;
+mod settle;
+
+pub use admit::{Admission, Duplicate, admit};
+pub use arrival::{Arrival, Prints};
+pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
+pub use lapse::{lapse, renew};
+pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
+pub use policy::{InDoubt, Policy};
+pub use record::{Answer, Cause, Fence, Record, Recorded, State};
+pub use settle::{Ending, Settled, Settling, settle};
+
+/// What a conditional write demands of the store's present content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing is stored under the operation.
+    Absent,
+    /// The stored record carries exactly this fence.
+    Fence(Fence),
+}

@@ -1,0 +1,33 @@
+//! What a route has decided about its operations.
+
+use std::time::Duration;
+
+use super::Outcomes;
+
+/// A route's rules for its operations. Lease, patience, upstream timeout and retention are separate by design.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// How long an attempt may go unheard of before it counts as lost.
+    pub lease: Duration,
+    /// How long an attempt may take in all.
+    pub attempt_timeout: Duration,
+    /// How long an outcome is remembered, from its recording.
+    pub retention: Duration,
+    /// How long a doubt is remembered, from its beginning. Never below `retention`.
+    pub doubt_retention: Duration,
+    /// What happens to duplicates of an operation in doubt.
+    pub in_doubt: InDoubt,
+    /// Whether a changed request under the same key is refused (422) instead of counting as a duplicate.
+    pub compare: bool,
+    /// Which answers are kept, released or held for doubt.
+    pub outcomes: Outcomes,
+}
+
+/// What happens to duplicates of an operation in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InDoubt {
+    /// They are refused until an operator, a late answer or `doubt_retention` ends the doubt.
+    Hold,
+    /// The next one is forwarded as a further attempt, for upstreams that deduplicate by the forwarded key.
+    Retry,
+}

@@ -1,0 +1,115 @@
+//! What the store knows of an operation.
+
+use bytes::Bytes;
+
+use super::{AttemptId, NamespaceTag, Print, Prints, Time};
+
+/// Proof of being the latest writer of a record: the attempt, and the record's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// Which attempt the record speaks of.
+    pub attempt: AttemptId,
+    /// Counts the writes of the record, from 1.
+    pub version: u32,
+}
+
+/// Everything remembered of one operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The attempt that the record speaks of, and the record's version.
+    pub fence: Fence,
+    /// The attempt's number, from 1. For display: no write is conditional on it.
+    pub number: u32,
+    /// Where the operation stands.
+    pub state: State,
+    /// The first request's digests.
+    pub prints: Prints,
+    /// Digest of the credentials that a replay must show again; none when the scope itself proves the caller.
+    pub credentials: Option<Print>,
+    /// The namespace that the operation's key lives in.
+    pub namespace: NamespaceTag,
+    /// When the store forgets the record, in the store's time.
+    pub expires: Time,
+}
+
+/// Where an operation stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// An attempt is running; it counts as lost when it is not heard of until `lease`.
+    InFlight {
+        /// When the attempt began.
+        since: Time,
+        /// Until when the attempt may go unheard of.
+        lease: Time,
+    },
+    /// The upstream may have acted and the outcome is not known.
+    InDoubt {
+        /// When the doubt began.
+        since: Time,
+        /// What led to it.
+        cause: Cause,
+    },
+    /// The outcome is known.
+    Completed {
+        /// When it was recorded.
+        at: Time,
+        /// What duplicates are told.
+        answer: Answer,
+    },
+}
+
+/// Why an outcome is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The gateway that ran the attempt was not heard of until the lease ended.
+    LeaseLost,
+    /// The connection broke, or the answer was cut short, after the request was sent.
+    Broken,
+    /// `attempt_timeout` passed without a whole answer.
+    TimedOut,
+    /// The upstream answered with a status that the outcome table holds for doubt.
+    Status(u16),
+    /// A later attempt could not be sent, so the earlier one's outcome is still open.
+    RetryNotSent,
+    /// The gateway stopped, or gave the attempt up, before the answer came.
+    Abandoned,
+}
+
+/// The outcome of an operation, as duplicates will see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The whole answer.
+    Recorded(Recorded),
+    /// The answer's body was over the route's limit: only the fact is kept.
+    TooLarge {
+        /// The original status.
+        status: u16,
+        /// The original `Location`, if there was one.
+        location: Option<Bytes>,
+    },
+    /// An operator stated that the operation was executed; nobody knows the answer.
+    Unseen,
+}
+
+/// An upstream's answer, kept for replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// The status code.
+    pub status: u16,
+    /// Name and value of each end-to-end field, in the order of arrival. Values are bytes: they need not be UTF-8.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// The body's bytes.
+    pub body: Bytes,
+}
+
+impl Record {
+    /// The fence that the next write of this record carries.
+    pub(super) fn next_fence(&self) -> Fence {
+        Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(1) }
+    }
+
+    /// This record in another state, one version later.
+    pub(super) fn moved_to(&self, state: State, expires: Time) -> Self {
+        Self { fence: self.next_fence(), state, expires, ..self.clone() }
+    }
+}

@@ -1,0 +1,114 @@
+//! The verb *settle*: an attempt has ended; what is written down?
+
+use super::lapse::doubt;
+use super::{Answer, Cause, Expect, Fence, Judgement, Policy, Record, State, Time};
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The upstream answered, and the outcome table judged the answer.
+    Answered {
+        /// What the table says.
+        judgement: Judgement,
+        /// The answer's status.
+        status: u16,
+        /// What duplicates would be told.
+        answer: Answer,
+    },
+    /// Not a byte of the request reached the upstream.
+    NotSent,
+    /// The upstream may have acted.
+    Unknown(Cause),
+}
+
+/// What settling asks of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settling {
+    /// Write this record. Written, the attempt is settled; lost, ask again with what was found.
+    Write {
+        /// What the write demands.
+        expect: Expect,
+        /// The record as it will stand.
+        record: Record,
+        /// What that amounts to.
+        settled: Settled,
+    },
+    /// Remove the record. Removed, the attempt is settled; lost, ask again with what was found.
+    Remove {
+        /// The fence that the removal demands.
+        fence: Fence,
+        /// What that amounts to.
+        settled: Settled,
+    },
+    /// Nothing to do.
+    Done(Settled),
+}
+
+/// What became of a settled attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The outcome is recorded until this time.
+    Kept(Time),
+    /// The upstream's answer freed the key.
+    Released,
+    /// Nothing was sent, and the key is free.
+    NotSent,
+    /// The operation is in doubt.
+    Doubted,
+    /// The record speaks of a later attempt by now: this one's outcome has no place in it.
+    Superseded,
+}
+
+/// Decides how an attempt is written down. `held` is the record as the attempt last wrote it, `found` what the store
+/// holds now (at first: the same).
+pub fn settle(held: &Record, found: Option<&Record>, ending: &Ending, policy: &Policy, now: Time) -> Settling {
+    let Some(found) = found else { return settle_absent(held, ending, policy, now) };
+    if found.fence.attempt != held.fence.attempt {
+        return Settling::Done(Settled::Superseded);
+    }
+    if let State::Completed { .. } = found.state {
+        // An earlier write of this settling, whose reply was lost, or an operator's word.
+        return Settling::Done(Settled::Kept(found.expires));
+    }
+    match ending {
+        Ending::Answered { judgement: Judgement::Release, .. } => {
+            Settling::Remove { fence: found.fence, settled: Settled::Released }
+        }
+        // A never-sent attempt proves nothing about the ones before it.
+        Ending::NotSent if held.number == 1 => Settling::Remove { fence: found.fence, settled: Settled::NotSent },
+        _ if matches!(found.state, State::InDoubt { .. }) && doubt_cause(ending).is_some() => {
+            Settling::Done(Settled::Doubted)
+        }
+        _ => write(found, Expect::Fence(found.fence), ending, policy, now),
+    }
+}
+
+/// The store has lost the record. What is known is written again; what frees the key is done already.
+fn settle_absent(held: &Record, ending: &Ending, policy: &Policy, now: Time) -> Settling {
+    match ending {
+        Ending::Answered { judgement: Judgement::Release, .. } => Settling::Done(Settled::Released),
+        Ending::NotSent if held.number == 1 => Settling::Done(Settled::NotSent),
+        _ => write(held, Expect::Absent, ending, policy, now),
+    }
+}
+
+fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: Time) -> Settling {
+    if let Some(cause) = doubt_cause(ending) {
+        let record = doubt(base, cause, policy.doubt_retention, now);
+        return Settling::Write { expect, record, settled: Settled::Doubted };
+    }
+    let Ending::Answered { answer, .. } = ending else { return Settling::Done(Settled::Doubted) };
+    let expires = now.plus(policy.retention);
+    let record = base.moved_to(State::Completed { at: now, answer: answer.clone() }, expires);
+    Settling::Write { expect, record, settled: Settled::Kept(expires) }
+}
+
+/// Why an ending leaves doubt; none when it settles the matter.
+fn doubt_cause(ending: &Ending) -> Option<Cause> {
+    match ending {
+        Ending::Answered { judgement: Judgement::Doubt, status, .. } => Some(Cause::Status(*status)),
+        Ending::Answered { .. } => None,
+        Ending::NotSent => Some(Cause::RetryNotSent),
+        Ending::Unknown(cause) => Some(*cause),
+    }
+}

@@ -1,0 +1,52 @@
+//! Where `tracing` events go.
+
+/// How log lines look and which are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The lines' format.
+    pub format: LogFormat,
+    /// A level, or `tracing`'s filter directives.
+    pub level: String,
+}
+
+/// A log line's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Keeps the log writer alive; dropping it writes out what is left.
+pub struct Logs {
+    _guard: tracing_appender::non_blocking::WorkerGuard,
+    lost: tracing_appender::non_blocking::ErrorCounter,
+}
+
+impl Logs {
+    /// How many lines were dropped since the start because the writer could not keep up.
+    pub fn lines_lost(&self) -> usize {
+        self.lost.dropped_lines()
+    }
+}
+
+/// Sends `tracing` events to standard error. `RUST_LOG`, when set, goes before the settings' level.
+///
+/// # Errors
+/// When the level is no filter, or logs have been started already.
+pub fn start(settings: &LogSettings) -> Result<Logs, String> {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env()
+        .or_else(|_| EnvFilter::try_new(&settings.level))
+        .map_err(|error| format!("log level `{}`: {error}", settings.level))?;
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let lost = writer.error_counter();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let started = match settings.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| error.to_string())?;
+    Ok(Logs { _guard: guard, lost })
+}

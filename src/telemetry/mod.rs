@@ -1,0 +1,7 @@
+//! Metrics and logs. The ground floor: it knows nothing of what it measures.
+
+mod logs;
+mod metrics;
+
+pub use logs::{LogFormat, LogSettings, Logs, start};
+pub use metrics::{FilterAnswer, Metrics, Outcome, RouteMetrics, StoreOp, Verdict};
