@@ -1,1 +1,77 @@
-//! The command line.
+//! The command line: what to do, where the answer goes, the exit code. Does nothing of it itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Loaded};
+
+/// The exit code of a bad command line (clap's own) and of a bad configuration.
+const MISCONFIGURED: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[command(name = "oncegate", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Validate a configuration file, and print it with all defaults put in and secrets masked.
+    Check(ConfigFile),
+    /// Print the JSON Schema of the configuration file.
+    Schema,
+}
+
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", default_value = "oncegate.yaml")]
+    config: PathBuf,
+}
+
+/// Parses this process's command line and does what it says.
+pub fn run() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Check(file) => with_config(&file, |loaded| print(&config::show(&loaded.settings))),
+        Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| {
+        complain(&format!("oncegate: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Loads the file, says what is wrong or odd about it, and goes on if it can be used.
+fn with_config(file: &ConfigFile, then: impl FnOnce(Loaded) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    match config::load(&file.config) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                complain(&format!("warning: {warning}"));
+            }
+            then(loaded).map(|()| ExitCode::SUCCESS)
+        }
+        Err(errors) => {
+            for error in &errors {
+                complain(&format!("error: {error}"));
+            }
+            Ok(ExitCode::from(MISCONFIGURED))
+        }
+    }
+}
+
+/// Writes to standard output; whoever has closed it wants no more.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error; when that fails too, nobody is left to tell.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

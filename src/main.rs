@@ -1,3 +1,5 @@
 //! The thin binary.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    oncegate::cli::run()
+}

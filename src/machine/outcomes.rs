@@ -48,6 +48,16 @@ impl Outcomes {
         Self { preset, rules }
     }
 
+    /// The preset.
+    pub fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// The route's own entries.
+    pub fn rules(&self) -> &BTreeMap<StatusRule, Judgement> {
+        &self.rules
+    }
+
     /// What an answer with this status means.
     pub fn judge(&self, status: u16, retry_after: bool) -> Judgement {
         let with_retry_after = retry_after.then_some(StatusRule::WithRetryAfter(status));

@@ -11,6 +11,8 @@ pub struct Settings {
     pub servers: Vec<Server>,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
     /// How long a client waits at most.
     pub response_timeout: Duration,
     /// How long an attempt may take at most.

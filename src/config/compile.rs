@@ -1,0 +1,296 @@
+//! From the file as written to the settings of the floors below, with the checks across fields. Routes are in `routes`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Settings;
+use super::file::{Admin, File, Filter, Limits, Log, Store, StoreKind, Upstream};
+use super::finding::Report;
+use super::reader::{At, Field, values};
+use super::values::{Name, Named, Text, not_empty};
+use super::{routes, values::span_text};
+use crate::{admin, gateway, server, store, telemetry, upstream};
+
+/// How long the filter remembers when no route keeps records.
+const IDLE_FILTER: Duration = Duration::from_hours(1);
+
+/// Translates the whole file. None when something was refused on the way; the report knows all of it.
+pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
+    let upstreams = file.upstreams.at().and_then(|named| upstreams(named, report));
+    let routes = routes::compile(file, report);
+    let server = server(file);
+    let admin = file.admin.value().and_then(|section| admin(section, report));
+    let store = file.store.value().and_then(|section| store(section, report));
+    let log = file.log.value().and_then(|section| log(section, report));
+    one_door_each(file, report);
+    let problem_types = problem_types(&file.problem_types, report);
+    let routes = routes?;
+    Some(Settings {
+        server: server?,
+        admin: admin?,
+        store: store?,
+        filter: filter(file.filter.value()?, &routes)?,
+        log: log?,
+        upstreams: upstreams?,
+        gateway: gateway::Settings {
+            routes,
+            limits: limits(file.limits.value()?)?,
+            trusted_proxies: values(file.trusted_proxies.value()?)?,
+            problem_types: problem_types?,
+        },
+        replay_cache: file.replay_cache.value()?.0,
+        sweep_interval: file.sweep_interval.value()?.0,
+    })
+}
+
+fn server(file: &File) -> Option<server::Settings> {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Some(server::Settings {
+        listen: *file.listen.value()?,
+        workers: file.workers.either(|workers| workers.value.0, cores)?,
+        drain_timeout: file.drain_timeout.value()?.0,
+    })
+}
+
+fn one_door_each(file: &File, report: &mut Report) {
+    let admin = file.admin.value().and_then(|admin| admin.listen.at());
+    if let (Some(public), Some(admin)) = (file.listen.at(), admin)
+        && admin.value.0 == Some(public.value)
+        && public.value.port() != 0
+    {
+        report.fault(&admin.place, "is the address of `listen` too: give the operators' door another port");
+    }
+}
+
+fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
+    let token = section.token.at().filter(|token| !token.value.is_empty());
+    if let (Some(listen), Some(_)) = (section.listen.at(), section.token.at())
+        && let Some(address) = listen.value.0
+        && !address.ip().to_canonical().is_loopback()
+        && token.is_none()
+    {
+        let message =
+            format!("{address} is beyond loopback, so /api needs `admin.token`: set one, or listen on 127.0.0.1");
+        report.fault(&listen.place, message);
+    }
+    if let Some(token) = token {
+        if !token.value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            report.fault(&token.place, "cannot be sent in a header: use printable ASCII without spaces");
+        } else if token.value.len() < 16 {
+            report.warn(&token.place, "is short: use 16 random characters or more");
+        }
+    }
+    Some(admin::Settings {
+        listen: section.listen.value()?.0,
+        token: section.token.value().filter(|token| !token.is_empty()).cloned(),
+        ready: *section.ready.value()?,
+    })
+}
+
+fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
+    let kind = *section.kind.value()?;
+    foreign_fields(section, kind, report);
+    let kind = match kind {
+        StoreKind::Memory => {
+            if let Some(at) = section.kind.at() {
+                report.warn(&at.place, "`memory` forgets every operation at exit: for tests and trials only");
+            }
+            store::Kind::Memory
+        }
+        StoreKind::Embedded => {
+            let path = section.path.either(|path| path.value.0.as_str(), || "./oncegate-data")?;
+            store::Kind::Embedded { path: PathBuf::from(path) }
+        }
+        StoreKind::Redis => store::Kind::Redis(redis(section, report)?),
+    };
+    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0 })
+}
+
+/// Fields that only another kind of store has.
+fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
+    let mut refuse = |place: Option<&super::Place>, owner: &str| {
+        if let Some(place) = place {
+            report.fault(place, format!("belongs to `kind: {owner}` only: remove it, or change `kind`"));
+        }
+    };
+    if kind != StoreKind::Embedded {
+        refuse(section.path.at().map(|at| &at.place), "embedded");
+    }
+    if kind != StoreKind::Redis {
+        refuse(section.url.at().map(|at| &at.place), "redis");
+        refuse(section.key_prefix.at().map(|at| &at.place), "redis");
+        refuse(section.allow_eviction.at().map(|at| &at.place), "redis");
+    }
+}
+
+fn redis(section: &Store, report: &mut Report) -> Option<store::redis::Settings> {
+    if let (Field::Absent, Some(kind)) = (&section.url, section.kind.at()) {
+        report.fault(&kind.place, "`redis` needs `url`: write `url: redis://127.0.0.1:6379/0`");
+    }
+    let url = section.url.at().and_then(|url| redis_url(url, report));
+    let prefix = section.key_prefix.either(|prefix| key_prefix(prefix, report), || Some("og".to_owned()))?;
+    let allow_eviction = section.allow_eviction.either(|allow| allow.value, || false)?;
+    if let Some(at) = section.allow_eviction.at().filter(|_| allow_eviction) {
+        report.warn(&at.place, "a Redis that evicts records forgets operations, which may then run twice");
+    }
+    Some(store::redis::Settings { url: url?, key_prefix: prefix?, allow_eviction })
+}
+
+/// Says nothing of the URL itself: it may hold a password.
+fn redis_url(url: &At<Text>, report: &mut Report) -> Option<String> {
+    let text = &url.value.0;
+    let scheme = text.split("://").next().unwrap_or_default();
+    let message = match scheme {
+        "redis" if redis::IntoConnectionInfo::into_connection_info(text.as_str()).is_ok() => return Some(text.clone()),
+        "rediss" | "valkeys" => "TLS to Redis (`rediss://`) is not in this version yet: use `redis://`",
+        "unix" | "redis+unix" | "valkey+unix" => "Unix sockets are not in this version yet: use `redis://`",
+        _ => "is no address of a Redis: write `redis://[user:password@]host:port/db`",
+    };
+    report.fault(&url.place, message);
+    None
+}
+
+fn key_prefix(prefix: &At<Text>, report: &mut Report) -> Option<String> {
+    let text = &prefix.value.0;
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
+    if text.len() <= 64 && text.chars().all(fits) {
+        return Some(text.clone());
+    }
+    report.fault(&prefix.place, format!("`{text}` is no prefix: up to 64 of letters, digits, `-`, `_`, `.` and `:`"));
+    None
+}
+
+/// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then.
+fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::Settings> {
+    let policies = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| &guard.policy);
+    let lives = policies.map(|policy| policy.attempt_timeout + policy.doubt_retention + policy.retention);
+    Some(store::filter::Settings {
+        capacity: section.capacity.value()?.0,
+        false_positive_rate: section.false_positive_rate.value()?.0,
+        lifetime: lives.max().unwrap_or(IDLE_FILTER),
+    })
+}
+
+fn limits(section: &Limits) -> Option<gateway::Limits> {
+    Some(gateway::Limits {
+        connections: section.connections.value()?.0,
+        in_flight: section.in_flight.value()?.0,
+        waiters: section.waiters.value()?.0,
+        buffered_bodies: section.buffered_bodies.value()?.0,
+        header_timeout: section.header_timeout.value()?.0,
+        body_timeout: section.body_timeout.value()?.0,
+    })
+}
+
+fn log(section: &Log, report: &mut Report) -> Option<telemetry::LogSettings> {
+    if let Some(level) = section.level.at()
+        && let Err(error) = tracing_subscriber::EnvFilter::try_new(&level.value.0)
+    {
+        let message = format!("`{}` is no log level ({error}): write error, warn, info, debug or trace", level.value.0);
+        report.fault(&level.place, message);
+    }
+    Some(telemetry::LogSettings { format: *section.format.value()?, level: section.level.value()?.0.clone() })
+}
+
+fn problem_types(field: &Field<Text>, report: &mut Report) -> Option<String> {
+    let at = field.at()?;
+    if at.value.0.parse::<http::Uri>().is_err() && !at.value.0.starts_with("urn:") || !at.value.0.is_ascii() {
+        report.fault(&at.place, "is no beginning of a URI: write `urn:...:` or `https://.../`");
+    }
+    Some(at.value.0.clone())
+}
+
+fn upstreams(named: &At<Named<Upstream>>, report: &mut Report) -> Option<Vec<upstream::Settings>> {
+    let Named(list) = &named.value;
+    not_empty(&named.place, list.is_empty(), "`orders: { servers: [\"http://127.0.0.1:9001\"] }`", report);
+    let compiled: Vec<_> =
+        list.iter().map(|(name, field)| field.value().and_then(|section| upstream(name, section, report))).collect();
+    compiled.into_iter().collect()
+}
+
+fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<upstream::Settings> {
+    if let (Some(response), Some(attempt)) = (section.response_timeout.at(), section.attempt_timeout.at())
+        && response.value.0 > attempt.value.0
+    {
+        let (place, other) = if attempt.stated { (&attempt.place, "lower") } else { (&response.place, "raise") };
+        let message = format!(
+            "`response_timeout` ({}) is above `attempt_timeout` ({}), but no answer comes after the attempt: {other} one",
+            span_text(response.value.0),
+            span_text(attempt.value.0)
+        );
+        report.fault(place, message);
+    }
+    let servers = section.servers.at().and_then(|servers| {
+        not_empty(&servers.place, servers.value.is_empty(), "\"http://127.0.0.1:9001\"", report);
+        let all: Vec<_> = servers.value.iter().map(|field| field.at().and_then(|at| server_url(at, report))).collect();
+        all.into_iter().collect::<Option<Vec<_>>>()
+    });
+    Some(upstream::Settings {
+        name: name.value.0.clone(),
+        servers: servers?,
+        connect_timeout: section.connect_timeout.value()?.0,
+        idle_timeout: section.idle_timeout.value()?.0,
+        response_timeout: section.response_timeout.value()?.0,
+        attempt_timeout: section.attempt_timeout.value()?.0,
+        host: *section.host.value()?,
+    })
+}
+
+fn server_url(at: &At<Text>, report: &mut Report) -> Option<upstream::Server> {
+    match parse_server(&at.value.0) {
+        Ok(server) => Some(server),
+        Err(message) => {
+            report.fault(&at.place, message);
+            None
+        }
+    }
+}
+
+fn parse_server(text: &str) -> Result<upstream::Server, String> {
+    let wrong = || format!("`{text}` is no server: write `http://host:port`");
+    if text.starts_with("https://") {
+        return Err("TLS to upstreams (`https://`) is not in this version yet: use `http://`".to_owned());
+    }
+    let uri: http::Uri = text.parse().map_err(|_| wrong())?;
+    let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+    if authority.as_str().contains('@') {
+        return Err("a user in a server's address is not supported: remove what stands before `@`".to_owned());
+    }
+    if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
+        return Err("a path in a server's address is not supported: requests go on with their own path".to_owned());
+    }
+    let port_is_bad = authority.as_str() != authority.host() && authority.port_u16().is_none_or(|port| port == 0);
+    if authority.host().is_empty() || port_is_bad {
+        return Err(wrong());
+    }
+    Ok(upstream::Server { host: authority.host().to_owned(), port: authority.port_u16().unwrap_or(80) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_host_and_port() {
+        for (text, host, port) in
+            [("http://127.0.0.1:9001", "127.0.0.1", 9001), ("http://api/", "api", 80), ("http://[::1]:81", "[::1]", 81)]
+        {
+            assert_eq!(parse_server(text), Ok(upstream::Server { host: host.to_owned(), port }), "{text}");
+        }
+        for text in [
+            "",
+            "api:80",
+            "ftp://a",
+            "https://a",
+            "http://",
+            "http://a:x",
+            "http://a:0",
+            "http://a:70000",
+            "http://u@a",
+            "http://a/b",
+            "http://a?b",
+        ] {
+            assert!(parse_server(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The file as written: every section but routes, each setting with its meaning, bounds and default. Checks nothing
+//! across fields.
+
+use super::reader::{Field, choice, section};
+use super::route::Route;
+use super::values::{Count, DAY, Door, GIB, HOUR, KIB, MINUTE, Named, SECOND, Share, Size, Span, Text};
+use crate::gateway::Network;
+use crate::{admin, telemetry, upstream};
+use std::net::SocketAddr;
+
+section! {
+    /// The configuration of oncegate.
+    File {
+        /// Where clients connect: an IP address and a port.
+        listen: SocketAddr = Default("127.0.0.1:8080"),
+        /// How many single-threaded runtimes; by default one per core.
+        workers: Count<1, 1024> = Optional,
+        /// The operators' door.
+        admin: Admin = Default("{}"),
+        /// Where records live.
+        store: Store = Default("{}"),
+        /// The Bloom filter in front of the store.
+        filter: Filter = Default("{}"),
+        /// What may be held at once, over all workers.
+        limits: Limits = Default("{}"),
+        /// Networks whose X-Forwarded-* and Forwarded are believed and appended to; from others they are replaced.
+        trusted_proxies: Vec<Field<Network>> = Default("[]"),
+        /// Completed records kept in memory, per gateway; 0 turns it off.
+        replay_cache: Size<0, { 64 * GIB }> = Default("64MiB"),
+        /// How often leases that nobody looks at are swept.
+        sweep_interval: Span<SECOND, HOUR> = Default("60s"),
+        /// How long a stop may take.
+        drain_timeout: Span<0, HOUR> = Default("30s"),
+        /// What stands before the code in a problem's `type`.
+        problem_types: Text = Default("\"urn:oncegate:problem:\""),
+        /// Log lines.
+        log: Log = Default("{}"),
+        /// The APIs behind the gateway, by name.
+        upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
+        /// Routes; the first match wins, no match is 404.
+        routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
+    }
+    later { "tokens", "cors", "tls", "claims", "http2", "websocket", "reload", "tracing", "otlp" }
+}
+
+section! {
+    /// The operators' door: /metrics, /livez, /readyz, /api/v1.
+    Admin {
+        /// Where it listens; `none` for no door.
+        listen: Door = Default("127.0.0.1:9900"),
+        /// The bearer token that /api demands; needed beyond loopback. Empty: none.
+        token: String = Default("\"\""),
+        /// What /readyz asks: whether the store can take a reservation, or only whether the process serves.
+        ready: admin::Ready = Default("store"),
+    }
+    later { "tls", "console", "users" }
+}
+
+choice! { admin::Ready { "store" => Self::Store, "process" => Self::Process } later {} }
+
+section! {
+    /// Where records live.
+    Store {
+        /// `embedded` is a database file of this gateway, durable; `redis` is shared by gateways; `memory` forgets all at exit.
+        kind: StoreKind = Default("embedded"),
+        /// The directory of the embedded store (default ./oncegate-data).
+        path: Text = Optional,
+        /// The address of Redis 7 or Valkey: redis://[user:password@]host:port/db.
+        url: Text = Optional,
+        /// What every key in Redis begins with (default og).
+        key_prefix: Text = Optional,
+        /// Whether a Redis that may evict records is accepted (default false).
+        allow_eviction: bool = Optional,
+        /// How long a single call may take.
+        command_timeout: Span<10, MINUTE> = Default("500ms"),
+    }
+    later { "sentinel", "cluster", "wait_replicas", "tls", "ledger", "servers" }
+}
+
+/// The kinds of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreKind {
+    Embedded,
+    Redis,
+    Memory,
+}
+
+choice! {
+    StoreKind { "embedded" => Self::Embedded, "redis" => Self::Redis, "memory" => Self::Memory }
+    later { "postgres", "postgresql", "sentinel", "cluster" }
+}
+
+section! {
+    /// The Bloom filter; it saves work and decides nothing.
+    Filter {
+        /// Operations that one generation holds at the stated rate.
+        capacity: Count<1_000, 1_000_000_000> = Default("4000000"),
+        /// Share of new operations that may be called perhaps seen, at capacity.
+        false_positive_rate: Share = Default("0.00001"),
+    }
+    later {}
+}
+
+section! {
+    /// What may be held at once, over all workers.
+    Limits {
+        /// Client connections.
+        connections: Count<1, 1_000_000> = Default("10000"),
+        /// Requests on their way to an upstream.
+        in_flight: Count<1, 1_000_000> = Default("4096"),
+        /// Duplicates that wait for a running attempt.
+        waiters: Count<0, 1_000_000> = Default("10000"),
+        /// Bytes of buffered request and response bodies.
+        buffered_bodies: Size<{ 64 * KIB }, { 256 * GIB }> = Default("256MiB"),
+        /// How long a request's head may take; also the idle limit of a kept-alive connection.
+        header_timeout: Span<100, HOUR> = Default("30s"),
+        /// How long a guarded request's body may take.
+        body_timeout: Span<100, HOUR> = Default("30s"),
+    }
+    later {}
+}
+
+section! {
+    /// Log lines.
+    Log {
+        /// `text` for people, `json` for machines.
+        format: telemetry::LogFormat = Default("text"),
+        /// A level (error, warn, info, debug, trace), or filter directives of `tracing`.
+        level: Text = Default("info"),
+    }
+    later { "file", "otlp" }
+}
+
+choice! { telemetry::LogFormat { "text" => Self::Text, "json" => Self::Json } later {} }
+
+section! {
+    /// An API behind the gateway.
+    Upstream {
+        /// Its servers, such as `http://127.0.0.1:9001`; taken in turn.
+        servers: Vec<Field<Text>> = Required("write `servers: [\"http://127.0.0.1:9001\"]`"),
+        /// How long a connection may take to be made.
+        connect_timeout: Span<1, MINUTE> = Default("1s"),
+        /// How long an idle connection is kept; less than the server keeps it.
+        idle_timeout: Span<0, HOUR> = Default("4s"),
+        /// Which Host the upstream sees: the client's, or the server's own.
+        host: upstream::Host = Default("preserve"),
+        /// How long a client waits at most.
+        response_timeout: Span<10, HOUR> = Default("30s"),
+        /// How long an attempt may take at most.
+        attempt_timeout: Span<10, DAY> = Default("5m"),
+    }
+    later { "tls", "health", "balance", "retries", "http2" }
+}
+
+choice! { upstream::Host { "preserve" => Self::Preserve, "server" => Self::Server } later {} }

@@ -1,0 +1,323 @@
+//! The file as written: routes, and how they stop duplicates. Checks nothing across fields.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, Method};
+use serde_json::{Value as Json, json};
+
+use super::finding::{Place, Report};
+use super::reader::{
+    Field, Mapping, Need, Schemas, Setting, choice, entries, field_schema, one_of, read_field, section,
+};
+use super::tree::Node;
+use super::values::{DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text};
+use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::{gateway, keys};
+
+section! {
+    /// A route: the first that matches takes the request.
+    Route {
+        /// Its name, which is also its label in metrics.
+        name: Name = Required("give each route a name of its own, such as `create-order`"),
+        /// Which requests it takes.
+        r#match: Match = Required("write `match: { methods: [POST], path: \"/orders\" }`"),
+        /// The upstream that its requests go to, by name.
+        upstream: Name = Required("name one of `upstreams`"),
+        /// How duplicates are stopped; absent: a plain proxied route.
+        idempotency: Idempotency = Optional,
+    }
+    later { "cors", "tls", "timeout", "retries", "claims", "ledger", "rewrite" }
+}
+
+section! {
+    /// Which requests a route takes.
+    Match {
+        /// Methods; none: all.
+        methods: Vec<Field<Method>> = Default("[]"),
+        /// The path, in the syntax of axum: /orders/{id}, /v1/{*rest}.
+        path: PathPattern = Required("write `path: \"/orders\"`, or `/{*rest}` for all"),
+        /// Host names without port; none: all.
+        hosts: Vec<Field<HostName>> = Default("[]"),
+    }
+    later { "case", "path_parameters", "method_override", "headers", "query" }
+}
+
+section! {
+    /// How a route stops duplicates.
+    Idempotency {
+        /// Where keys come from, tried in order; the first that is present is the key.
+        key: Vec<Field<KeySource>> = Required("write `key: [{ header: Idempotency-Key }]`"),
+        /// Part of every operation's identity (default: the route's name); keep it when renaming the route.
+        namespace: Name = Optional,
+        /// What a request without key gets: 400, or a pass without guard.
+        missing: keys::Missing = Default("reject"),
+        /// Whose a key is.
+        scope: Scope = Required(
+            "say whose a key is, such as `scope: { trusted_header: X-Customer-Id }`; `scope: none` makes all callers one"
+        ),
+        /// What a duplicate of a completed operation gets: the recorded answer, or a refusal.
+        duplicate: gateway::OnDuplicate = Default("replay"),
+        /// The status of that refusal.
+        duplicate_status: RefusalStatus = Default("409"),
+        /// What a duplicate of a running attempt gets: a refusal, or a wait for its answer.
+        in_flight: gateway::OnInFlight = Default("reject"),
+        /// The status of that refusal.
+        in_flight_status: RefusalStatus = Default("409"),
+        /// How long `in_flight: wait` waits.
+        patience: Span<10, { 10 * MINUTE }> = Default("2s"),
+        /// How long an outcome is remembered; a route keyed by fingerprint states it itself.
+        retention: Span<SECOND, { 3650 * DAY }> = Default("24h"),
+        /// How long an attempt may go unheard of before it counts as lost.
+        lease: Span<100, HOUR> = Default("15s"),
+        /// What the upstream's statuses say about the operation.
+        outcomes: OutcomeTable = Default("{}"),
+        /// What duplicates of an operation in doubt get: a refusal until the doubt ends, or a further attempt.
+        in_doubt: InDoubt = Default("hold"),
+        /// How long a doubt is remembered (default: the larger of 72h and retention).
+        doubt_retention: Span<SECOND, { 3650 * DAY }> = Optional,
+        /// What happens while the store cannot be asked: 503, or a pass without guard.
+        store_failure: gateway::StoreFailure = Default("closed"),
+        /// Who may have the recorded answer, and what it carries.
+        replay: Replay = Default("{}"),
+        /// `enforce` acts; `shadow` counts what would have happened.
+        mode: gateway::Mode = Default("enforce"),
+        /// The largest request body.
+        request_body_limit: Size<1, GIB> = Default("1MiB"),
+        /// The largest answer kept for replay; larger ones stream through and leave a tombstone.
+        response_body_limit: Size<0, { 64 * MIB }> = Default("256KiB"),
+        /// What belongs to a request's identity.
+        fingerprint: Fingerprint = Default("{}"),
+    }
+    later { "probe", "cors", "decode", "claims", "tokens" }
+}
+
+section! {
+    /// Who may have the recorded answer, and what it carries.
+    Replay {
+        /// Headers that a duplicate must show as the first request did (default: Authorization, unless the scope proves the caller).
+        require_same: Vec<Field<HeaderName>> = Optional,
+        /// Headers to replay although replays drop them.
+        allow_headers: Vec<Field<HeaderName>> = Default("[]"),
+    }
+    later {}
+}
+
+section! {
+    /// What belongs to a request's identity, beside method, authority, path, query, content type and body.
+    Fingerprint {
+        /// Whether a changed request under the same key is refused with 422 (default: true for header and query keys, false for json, form and all).
+        compare: bool = Optional,
+        /// Further headers that count.
+        headers: Vec<Field<HeaderName>> = Default("[]"),
+        /// What does not count.
+        ignore: Ignore = Default("{}"),
+    }
+    later { "client", "decode", "version" }
+}
+
+section! {
+    /// What does not count for a fingerprint.
+    Ignore {
+        /// JSON pointers into the body.
+        json: Vec<Field<Pointer>> = Default("[]"),
+        /// Query parameters.
+        query: Vec<Field<Text>> = Default("[]"),
+    }
+    later { "form", "headers" }
+}
+
+/// `{}`: nothing to set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nothing;
+
+impl Setting for Nothing {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        Mapping::open(node, &[], &[], report).map(|_| Self)
+    }
+
+    fn schema(_: &mut Schemas) -> Json {
+        json!({ "type": "object", "additionalProperties": false })
+    }
+}
+
+one_of! {
+    /// Where a key comes from.
+    KeySource {
+        /// A request header.
+        "header" => Header(HeaderName),
+        /// A query parameter.
+        "query" => Query(Text),
+        /// A JSON pointer into the body.
+        "json" => Json(Pointer),
+        /// A field of a form-urlencoded body.
+        "form" => Form(Text),
+        /// A business key of several parts; all must be there.
+        "all" => All(Vec<Field<KeySource>>),
+        /// The request itself.
+        "fingerprint" => Fingerprint(Nothing),
+    }
+    words {}
+    later { "token" }
+}
+
+one_of! {
+    /// Whose a key is.
+    Scope {
+        /// A header that an authenticating proxy sets, so that it proves the caller.
+        "trusted_header" => TrustedHeader(HeaderName),
+        /// A header that the client sets: its own word.
+        "header" => Header(HeaderName),
+        /// A cookie.
+        "cookie" => Cookie(Text),
+        /// The digest of the Authorization header.
+        "authorization" => Authorization(Hash),
+        /// Several values together.
+        "all" => All(Vec<Field<Scope>>),
+    }
+    words {
+        /// One scope for all callers.
+        "none" => Nobody
+    }
+    later { "jwt_claim", "client_certificate" }
+}
+
+/// The only form of `authorization`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hash;
+
+choice! { Hash { "hash" => Self } later {} }
+choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later {} }
+choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
+choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }
+choice! { gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open } later {} }
+choice! { gateway::Mode { "enforce" => Self::Enforce, "shadow" => Self::Shadow } later {} }
+choice! { InDoubt { "hold" => Self::Hold, "retry" => Self::Retry } later { "probe" } }
+choice! { Judgement { "keep" => Self::Keep, "release" => Self::Release, "doubt" => Self::Doubt } later {} }
+choice! {
+    Preset { "success-only" => Self::SuccessOnly, "cautious" => Self::Cautious, "strict" => Self::Strict }
+    later {}
+}
+
+/// A route's path as written; its syntax holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PathPattern(pub(super) String);
+
+impl Setting for PathPattern {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        super::reader::parsed(node, "a path such as `/orders/{id}`", report, |text| path_pattern(text).map(Self))
+    }
+
+    fn schema(_: &mut Schemas) -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+/// Paths are matched in their normal form, so a pattern that is not in it could never match.
+fn path_pattern(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') {
+        return Err(format!("`{text}` is no path: it begins with `/`"));
+    }
+    if text.len() > 1 && text.ends_with('/') {
+        return Err(format!(
+            "`{text}` can never match, for paths are matched without a slash at the end: write `{}`",
+            text.trim_end_matches('/')
+        ));
+    }
+    if text.contains("//") || text.split('/').any(|segment| segment == "." || segment == "..") {
+        return Err(format!("`{text}` can never match: paths are matched without `//`, `.` and `..`"));
+    }
+    if text.contains(['?', '#', '\\']) || !text.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err(format!(
+            "`{text}` is no path: no query, no fragment, no spaces; other letters are written `%C3%A9`"
+        ));
+    }
+    let is_whole = |segment: &str| segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1);
+    if text.split('/').any(|segment| segment.contains(['{', '}']) && !is_whole(segment)) {
+        return Err(format!("`{text}` is no path pattern: a parameter is a whole segment, as in `/orders/{{id}}`"));
+    }
+    let inserted = matchit::Router::new().insert(text, ());
+    inserted
+        .map_err(|error| format!("`{text}` is no path pattern: {error}; write `/orders/{{id}}` or `/v1/{{*rest}}`"))?;
+    Ok(text.to_owned())
+}
+
+/// `outcomes`: a preset under `default`, and entries by status.
+#[derive(Debug, Clone)]
+pub(super) struct OutcomeTable(pub(super) Outcomes);
+
+impl Setting for OutcomeTable {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let mut preset = Some(Preset::SuccessOnly);
+        let mut rules = BTreeMap::new();
+        let mut whole = true;
+        for entry in entries(node, report)? {
+            if entry.key == "default" {
+                preset = Preset::read(&entry.node, report);
+                continue;
+            }
+            let rule = status_rule(&entry.key, &entry.place, report);
+            let judgement = read_field::<Judgement>(&entry.node, true, report);
+            match (rule, judgement.value()) {
+                (Some(rule), Some(judgement)) => drop(rules.insert(rule, *judgement)),
+                _ => whole = false,
+            }
+        }
+        preset.filter(|_| whole).map(|preset| Self(Outcomes::new(preset, rules)))
+    }
+
+    fn schema(schemas: &mut Schemas) -> Json {
+        let preset = Preset::schema(schemas);
+        let doc = "The preset that the entries stand over: only success is remembered; Stripe's rule; or every 5xx but 503 in doubt.";
+        json!({
+            "type": "object",
+            "properties": { "default": field_schema(preset, doc, Need::Default("success-only")) },
+            "patternProperties": { "^([1-5][0-9][0-9]|[1-5]xx|503\\+retry-after)$": Judgement::schema(schemas) },
+            "additionalProperties": false,
+        })
+    }
+}
+
+fn status_rule(key: &str, place: &Place, report: &mut Report) -> Option<StatusRule> {
+    let rule = match key {
+        "503+retry-after" => Some(StatusRule::WithRetryAfter(503)),
+        _ => key.strip_suffix("xx").map_or_else(
+            || key.parse().ok().filter(|status| key.len() == 3 && (100..=599).contains(status)).map(StatusRule::Exact),
+            |class| class.parse().ok().filter(|class| (1..=5).contains(class)).map(StatusRule::Class),
+        ),
+    };
+    if rule.is_none() {
+        let message = format!(
+            "unknown field `{key}`: write `default`, a status such as `422`, a class such as `5xx`, or `503+retry-after`"
+        );
+        report.fault(place, message);
+    }
+    rule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_can_never_match_are_refused() {
+        for good in ["/", "/orders", "/orders/{id}", "/v1/{*rest}", "/a.b/..c", "/%C3%A9"] {
+            assert!(path_pattern(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "orders",
+            "/orders/",
+            "/a//b",
+            "/a/../b",
+            "/a/./b",
+            "/a?x=1",
+            "/a b",
+            "/{",
+            "/{*rest}/x",
+            "/é",
+            "/x{id}",
+        ] {
+            assert!(path_pattern(bad).is_err(), "{bad}");
+        }
+    }
+}

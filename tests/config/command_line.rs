@@ -1,0 +1,44 @@
+//! The binary: output, exit codes.
+
+use std::process::{Command, Output};
+
+fn oncegate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_oncegate")).args(arguments).env("TOKEN", "s3cret-s3cret-s3cret").output().unwrap()
+}
+
+fn check(text: &str) -> (Option<i32>, String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    std::fs::write(&path, text).unwrap();
+    let output = oncegate(&["check", "--config", path.to_str().unwrap()]);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn check_prints_the_settings_and_the_warnings() {
+    let (code, out, err) =
+        check(&format!("{}admin: {{ token: \"${{TOKEN}}\" }}\nstore: {{ kind: memory }}\n", super::LEAST));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("token: \"***\"") && !out.contains("s3cret"), "{out}");
+    assert!(err.starts_with("warning: ") && err.contains("c.yaml:11:16: store.kind: "), "{err}");
+}
+
+#[test]
+fn check_refuses_a_bad_file_and_a_missing_one() {
+    let (code, out, err) = check("routes: []\nfoo: 1\n");
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert_eq!(err.lines().count(), 3, "{err}");
+    let output = oncegate(&["check", "--config", "/nonexistent/c.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("c.yaml: cannot be read"));
+}
+
+#[test]
+fn usage_faults_are_two_and_the_schema_is_json() {
+    assert_eq!(oncegate(&["chekc"]).status.code(), Some(2));
+    assert_eq!(oncegate(&[]).status.code(), Some(2));
+    let schema = oncegate(&["schema"]);
+    assert_eq!(schema.status.code(), Some(0));
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&schema.stdout).unwrap(), super::config::schema());
+}

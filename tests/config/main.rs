@@ -1,0 +1,516 @@
+//! The configuration file as users meet it: defaults, faults with their places, warnings, schema, the command line.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod command_line;
+mod schema;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use oncegate::config::{self, Errors, Loaded, Settings};
+use oncegate::gateway::{Guard, Mode, Network, OnDuplicate, OnInFlight, StoreFailure};
+use oncegate::keys::{FingerprintSettings, Missing, Scope, Source};
+use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use oncegate::{admin, store, telemetry, upstream};
+use proptest::prelude::*;
+
+/// The least that loads and guards a route. The guard begins in line 7.
+const LEAST: &str = "\
+upstreams:
+  orders: { servers: [\"http://127.0.0.1:9001\"] }
+routes:
+  - name: create-order
+    match: { methods: [POST], path: /orders }
+    upstream: orders
+    idempotency:
+      key: [{ header: Idempotency-Key }]
+      scope: { trusted_header: X-Customer-Id }
+";
+
+fn parse(text: &str) -> Result<Loaded, Errors> {
+    config::parse("f.yaml", text, &|_| None)
+}
+
+fn loaded(text: &str) -> Loaded {
+    parse(text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+/// The least file with further lines in its guard.
+fn with_guard(lines: &str) -> String {
+    format!("{LEAST}      {}\n", lines.replace('\n', "\n      "))
+}
+
+fn guard(settings: &Settings) -> &Guard {
+    settings.gateway.routes[0].guard.as_ref().expect("the route is guarded")
+}
+
+/// All errors as `line:column path message`.
+fn errors(text: &str) -> Vec<String> {
+    let errors = parse(text).expect_err(text);
+    errors.iter().map(|it| format!("{}:{} {} {}", it.place.line, it.place.column, it.place.path, it.message)).collect()
+}
+
+/// Asserts that the text has exactly one error, at this place, and that it says this.
+fn refused(text: &str, place: &str, says: &str) {
+    let errors = errors(text);
+    assert_eq!(errors.len(), 1, "{errors:#?}\n{text}");
+    assert!(errors[0].starts_with(&format!("{place} ")), "{} instead of {place}\n{text}", errors[0]);
+    assert!(errors[0].contains(says), "{} does not say {says:?}", errors[0]);
+}
+
+fn refused_guard(line: &str, place: &str, says: &str) {
+    refused(&with_guard(line), place, says);
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    loaded(text).warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_almost_empty_file_gets_the_documented_defaults() {
+    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval } =
+        loaded(LEAST).settings;
+    assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
+    assert_eq!(server.drain_timeout, Duration::from_secs(30));
+    assert_eq!(admin.listen, Some("127.0.0.1:9900".parse().unwrap()));
+    assert_eq!((admin.token, admin.ready), (None, admin::Ready::Store));
+    assert!(matches!(store.kind, store::Kind::Embedded { path } if path.as_os_str() == "./oncegate-data"));
+    assert_eq!(store.command_timeout, Duration::from_millis(500));
+    assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
+    assert_eq!(log, telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned() });
+    assert_eq!(replay_cache, 64 << 20);
+    assert_eq!(sweep_interval, Duration::from_mins(1));
+    assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
+    assert!(gateway.trusted_proxies.is_empty());
+    let limits = gateway.limits;
+    assert_eq!((limits.connections, limits.in_flight, limits.waiters), (10_000, 4_096, 10_000));
+    assert_eq!(limits.buffered_bodies, 256 << 20);
+    assert_eq!((limits.header_timeout, limits.body_timeout), (Duration::from_secs(30), Duration::from_secs(30)));
+    let orders = &upstreams[0];
+    assert_eq!(orders.servers, [upstream::Server { host: "127.0.0.1".to_owned(), port: 9001 }]);
+    assert_eq!((orders.name.as_str(), orders.host), ("orders", upstream::Host::Preserve));
+    assert_eq!((orders.connect_timeout, orders.idle_timeout), (Duration::from_secs(1), Duration::from_secs(4)));
+    assert_eq!((orders.response_timeout, orders.attempt_timeout), (Duration::from_secs(30), Duration::from_mins(5)));
+}
+
+#[test]
+fn a_guard_gets_the_documented_defaults() {
+    let settings = loaded(LEAST).settings;
+    let Guard { keys, policy, .. } = guard(&settings);
+    assert_eq!(keys.namespace, "create-order");
+    assert_eq!(keys.sources, [Source::Header("idempotency-key".parse().unwrap())]);
+    assert_eq!((keys.missing, &keys.scope), (Missing::Reject, &Scope::TrustedHeader("x-customer-id".parse().unwrap())));
+    assert_eq!(keys.fingerprint, FingerprintSettings::default());
+    assert_eq!((policy.lease, policy.attempt_timeout), (Duration::from_secs(15), Duration::from_mins(5)));
+    assert_eq!(policy.retention, Duration::from_hours(24));
+    assert_eq!(policy.doubt_retention, Duration::from_hours(72));
+    assert_eq!((policy.in_doubt, policy.compare), (InDoubt::Hold, true));
+    assert_eq!(policy.outcomes, Outcomes::new(Preset::SuccessOnly, BTreeMap::new()));
+    let guard = guard(&settings);
+    assert_eq!((guard.duplicate, guard.duplicate_status.as_u16()), (OnDuplicate::Replay, 409));
+    assert_eq!((guard.in_flight, guard.in_flight_status.as_u16()), (OnInFlight::Reject, 409));
+    assert_eq!((guard.patience, guard.store_failure), (Duration::from_secs(2), StoreFailure::Closed));
+    assert_eq!((guard.mode, guard.allow_headers.len()), (Mode::Enforce, 0));
+    assert_eq!((guard.request_body_limit, guard.response_body_limit), (1 << 20, 256 << 10));
+}
+
+#[test]
+fn defaults_that_follow_from_other_settings() {
+    let of = |lines: &str| {
+        let text = with_guard(lines);
+        guard(&loaded(&text).settings).clone()
+    };
+    assert_eq!(of("retention: 30d").policy.doubt_retention, Duration::from_hours(720));
+    assert_eq!(of("namespace: old").keys.namespace, "old");
+    assert!(of("mode: enforce").keys.require_same.is_empty(), "a trusted header proves the caller");
+    assert_eq!(of("replay: { require_same: [Cookie] }").keys.require_same, ["cookie"]);
+    let unproven = LEAST.replace("trusted_header", "header");
+    assert_eq!(guard(&loaded(&unproven).settings).keys.require_same, ["authorization"]);
+    for (key, compare) in [
+        ("header: A", true),
+        ("query: a", true),
+        ("json: /a", false),
+        ("form: a", false),
+        ("all: [{ header: A }, { json: /a }]", false),
+        ("header: A }, { json: /a", true),
+    ] {
+        let text = LEAST.replace("header: Idempotency-Key", key);
+        assert_eq!(guard(&loaded(&text).settings).policy.compare, compare, "{key}");
+        let text = format!("{text}      fingerprint: {{ compare: {} }}\n", !compare);
+        assert_eq!(guard(&loaded(&text).settings).policy.compare, !compare, "{key}");
+    }
+}
+
+#[test]
+fn the_filter_remembers_as_long_as_any_record_may_live() {
+    let settings = loaded(&with_guard("retention: 100h\ndoubt_retention: 200h")).settings;
+    assert_eq!(settings.filter.lifetime, Duration::from_hours(300) + Duration::from_mins(5));
+}
+
+#[test]
+fn everything_that_can_be_set_arrives() {
+    let text = with_guard(
+        "missing: pass\nduplicate: reject\nduplicate_status: 200\nin_flight: wait\nin_flight_status: 503\npatience: 9s\n\
+         outcomes: { default: strict, 422: release, \"404\": keep, 5xx: doubt, 503+retry-after: keep }\nin_doubt: retry\n\
+         store_failure: open\nmode: shadow\nrequest_body_limit: 2KiB\nresponse_body_limit: 0\n\
+         replay: { allow_headers: [Set-Cookie] }\nlease: 100ms\n\
+         fingerprint: { headers: [X-A], ignore: { json: [/sent_at], query: [ts] } }",
+    );
+    let text = format!(
+        "{text}listen: '[::]:80'\nworkers: 3\nadmin: {{ listen: none, ready: process }}\ntrusted_proxies: [10.0.0.0/8]\n\
+         store: {{ kind: redis, url: 'redis://db/1', key_prefix: 'a:b', command_timeout: 1s }}\nreplay_cache: 0\n\
+         log: {{ format: json, level: 'info,oncegate=debug' }}\n"
+    );
+    let settings = loaded(&text).settings;
+    assert_eq!((settings.server.listen.port(), settings.server.workers, settings.replay_cache), (80, 3, 0));
+    assert_eq!((settings.admin.listen, settings.admin.ready), (None, admin::Ready::Process));
+    assert_eq!(settings.gateway.trusted_proxies, [Network::parse("10.0.0.0/8").unwrap()]);
+    assert_eq!(settings.log.format, telemetry::LogFormat::Json);
+    let store::Kind::Redis(redis) = &settings.store.kind else { panic!("{:?}", settings.store) };
+    assert_eq!((redis.url.as_str(), redis.key_prefix.as_str(), redis.allow_eviction), ("redis://db/1", "a:b", false));
+    let guard = guard(&settings);
+    assert_eq!(
+        (guard.keys.missing, guard.duplicate, guard.duplicate_status.as_u16()),
+        (Missing::Pass, OnDuplicate::Reject, 200)
+    );
+    assert_eq!((guard.in_flight, guard.in_flight_status.as_u16()), (OnInFlight::Wait, 503));
+    assert_eq!(
+        (guard.patience, guard.mode, guard.store_failure),
+        (Duration::from_secs(9), Mode::Shadow, StoreFailure::Open)
+    );
+    assert_eq!((guard.request_body_limit, guard.response_body_limit), (2048, 0));
+    assert_eq!((guard.allow_headers[0].as_str(), guard.policy.in_doubt), ("set-cookie", InDoubt::Retry));
+    assert_eq!(guard.keys.fingerprint.ignore_json, ["/sent_at"]);
+    let rules = [
+        (StatusRule::WithRetryAfter(503), Judgement::Keep),
+        (StatusRule::Exact(422), Judgement::Release),
+        (StatusRule::Exact(404), Judgement::Keep),
+        (StatusRule::Class(5), Judgement::Doubt),
+    ];
+    assert_eq!(guard.policy.outcomes, Outcomes::new(Preset::Strict, rules.into_iter().collect()));
+}
+
+#[test]
+fn the_known_mistakes_are_refused_with_place_and_remedy() {
+    let route = "routes[0].idempotency";
+    refused(&LEAST.replace("idempotency:", "idempotancy:"), "7:5 routes[0].idempotancy", "did you mean `idempotency`?");
+    refused(&LEAST.replace("POST", "PSOT"), "5:24 routes[0].match.methods[0]", "did you mean `POST`?");
+    refused_guard("lease: 5s\nlease: 6s", &format!("11:7 {route}.lease"), "`lease` is here twice, first in line 10");
+    for empty in ["", "\n", "# nothing\n", "---\n", "~", "--- \n...\n"] {
+        refused(empty, "1:1 ", "the file is empty");
+    }
+    let unscoped = LEAST.replace("      scope: { trusted_header: X-Customer-Id }\n", "");
+    refused(&unscoped, &format!("8:7 {route}"), "`scope` is missing: say whose a key is");
+    refused_guard("retention: 24", &format!("10:18 {route}.retention"), "`24h`");
+    refused_guard("retention: 0s", &format!("10:18 {route}.retention"), "between 1s and 3650d");
+    refused_guard("request_body_limit: -1", &format!("10:27 {route}.request_body_limit"), "a size such as `512B`");
+}
+
+#[test]
+fn all_mistakes_come_at_once_in_the_order_of_the_file() {
+    let text = LEAST
+        .replace("routes:", "listen: here\nroutes:")
+        .replace("upstream: orders", "upstream: oders")
+        .replace("/orders }", "orders }")
+        .replace("scope:", "scoop:");
+    let found: Vec<String> =
+        errors(&text).iter().map(|it| it.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+    let expected = [
+        "3:9 listen",
+        "6:37 routes[0].match.path",
+        "7:15 routes[0].upstream",
+        "9:7 routes[0].idempotency",
+        "10:7 routes[0].idempotency.scoop",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(
+        parse(&text).unwrap_err().to_string().lines().next(),
+        Some(
+            "f.yaml:3:9: listen: `here` is no address: write an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080"
+        )
+    );
+}
+
+#[test]
+fn a_mistake_draws_no_second_one_after_it() {
+    refused(&LEAST.replace("[\"http://127.0.0.1:9001\"]", "5"), "2:22 upstreams.orders.servers", "expected a list");
+    refused_guard("retention: x\ndoubt_retention: 1s", "10:18 routes[0].idempotency.retention", "a duration");
+    refused(&format!("{LEAST}store: {{ kind: rediss, url: x }}"), "10:16 store.kind", "did you mean `redis`?");
+}
+
+#[test]
+fn scalars_are_checked_one_by_one() {
+    for (line, says) in [
+        ("lease: 50ms", "between 100ms and 1h"),
+        ("lease: [1s]", "expected a duration"),
+        ("lease:", "has no value"),
+        ("patience: 1.5s", "a duration such as"),
+        ("request_body_limit: 0", "between 1B and 1GiB"),
+        ("request_body_limit: 64KB", "a size such as"),
+        ("request_body_limit: 1024", "`1024KiB`"),
+        ("duplicate_status: 302", "2xx, 4xx or 5xx"),
+        ("in_flight_status: 99", "2xx, 4xx or 5xx"),
+        ("duplicate: replays", "did you mean `replay`?"),
+        ("missing: [a]", "expected one of `reject`, `pass`"),
+        ("namespace: a b", "is no name"),
+        ("outcomes: { 4x: keep }", "a class such as `5xx`"),
+        ("outcomes: { 600: keep }", "a status such as `422`"),
+        ("outcomes: { 503+retry: keep }", "`503+retry-after`"),
+        ("fingerprint: { compare: yes }", "neither `true` nor `false`"),
+        ("fingerprint: { ignore: { json: [sent_at] } }", "it begins with `/`"),
+        ("fingerprint: { headers: [\"a b\"] }", "no header name"),
+        ("replay: { allow_headers: [Connection] }", "belongs to the connection"),
+    ] {
+        let errors = errors(&with_guard(line));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].starts_with("10:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
+    }
+    for (line, says) in [
+        ("workers: 0", "between 1 and 1024"),
+        ("filter: { capacity: 10 }", "between 1000 and"),
+        ("filter: { false_positive_rate: 0.9 }", "out of bounds"),
+        ("filter: { false_positive_rate: NaN }", "out of bounds"),
+        ("trusted_proxies: [10.0.0.0/33]", "no network"),
+        ("log: { level: 'a=b=c' }", "no log level"),
+        ("problem_types: 'not a uri'", "no beginning of a URI"),
+        ("admin: { listen: 127.0.0.1:8080 }", "is the address of `listen` too"),
+        ("admin: { listen: 0.0.0.0:9900 }", "beyond loopback"),
+        ("admin: { token: 'with space 12345678' }", "printable ASCII"),
+        ("store: { kind: redis }", "`redis` needs `url`"),
+        ("store: { kind: redis, url: 'http://db' }", "no address of a Redis"),
+        ("store: { kind: redis, url: 'redis://db', key_prefix: '{a}' }", "no prefix"),
+        ("store: { url: 'redis://db' }", "belongs to `kind: redis` only"),
+        ("store: { kind: memory, path: x }", "belongs to `kind: embedded` only"),
+        ("admin: x", "expected fields here"),
+    ] {
+        let errors = errors(&format!("{LEAST}{line}\n"));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].starts_with("10:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
+    }
+}
+
+#[test]
+fn settings_are_checked_against_each_other() {
+    let with_upstream = |more: &str| LEAST.replace("9001\"]", &format!("9001\"], {more}"));
+    refused(
+        &with_upstream("attempt_timeout: 20s"),
+        "2:66 upstreams.orders.attempt_timeout",
+        "`response_timeout` (30s)",
+    );
+    refused(
+        &with_upstream("response_timeout: 5s, attempt_timeout: 15s"),
+        "8:7 routes[0].idempotency.lease",
+        "must be below the upstream's `attempt_timeout` (15s)",
+    );
+    refused_guard("doubt_retention: 23h", "10:24 routes[0].idempotency.doubt_retention", "below `retention` (1d)");
+    refused_guard(
+        "request_body_limit: 257MiB",
+        "10:27 routes[0].idempotency.request_body_limit",
+        "limits.buffered_bodies",
+    );
+    let print = LEAST.replace("header: Idempotency-Key", "fingerprint: {}");
+    refused(&print, "8:13 routes[0].idempotency.key[0]", "must state `retention` itself");
+    loaded(&format!("{print}      retention: 24h\n"));
+    let twice = format!("{LEAST}  - {{ name: create-order, match: {{ path: /x }}, upstream: orders }}\n");
+    refused(&twice, "10:13 routes[1].name", "the name of the route in line 4 too");
+    refused(&LEAST.replace("upstream: orders", "upstream: order"), "6:15 routes[0].upstream", "did you mean `orders`?");
+    let empty = errors("upstreams: {}\nroutes: []\n");
+    assert!(empty.len() == 2 && empty.iter().all(|it| it.contains("is empty")), "{empty:?}");
+}
+
+#[test]
+fn what_is_for_later_is_refused_as_such() {
+    for (text, place) in [
+        (format!("{LEAST}tokens: {{ path: /t }}\n"), "10:1 tokens"),
+        (LEAST.replace("header: Idempotency-Key", "token: {}"), "8:15 routes[0].idempotency.key[0].token"),
+        (
+            LEAST.replace("trusted_header: X-Customer-Id", "jwt_claim: sub"),
+            "9:16 routes[0].idempotency.scope.jwt_claim",
+        ),
+        (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
+        (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
+        (LEAST.replace("    upstream:", "    cors: {}\n    upstream:"), "6:5 routes[0].cors"),
+        (LEAST.replace("path: /orders", "path: /orders, case: insensitive"), "5:46 routes[0].match.case"),
+        (
+            LEAST.replace("path: /orders", "path: /orders, path_parameters: keep"),
+            "5:46 routes[0].match.path_parameters",
+        ),
+        (
+            LEAST.replace("path: /orders", "path: /orders, method_override: refuse"),
+            "5:46 routes[0].match.method_override",
+        ),
+        (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
+        (LEAST.replace("http://", "https://"), "2:23 upstreams.orders.servers[0]"),
+        (format!("{LEAST}tls: {{}}\n"), "10:1 tls"),
+    ] {
+        refused(&text, place, "not in this version yet");
+    }
+}
+
+#[test]
+fn yaml_that_is_none_or_too_clever_is_refused_with_its_place() {
+    assert!(errors("a: [\n")[0].contains("this is no YAML"));
+    assert!(errors("a: b: c\n")[0].starts_with("1:"), "{:?}", errors("a: b: c\n"));
+    refused("- a\n", "1:1 ", "expected fields here");
+    refused(&format!("{LEAST}---\na: b\n"), "10:1 ", "a second document");
+    assert!(errors(&LEAST.replace("upstream: orders", "upstream: !x orders"))[0].contains("tags"));
+    let aliased = LEAST.replace("[POST]", "[&post POST, *post]");
+    refused(&aliased, "5:36 routes[0].match.methods[1]", "write the value out");
+    assert!(errors(&format!("{LEAST}? [a]\n: b\n"))[0].contains("a plain word"));
+    assert!(!errors(&"[".repeat(100_000)).is_empty());
+    assert!(!errors(&"- ".repeat(100_000)).is_empty());
+}
+
+#[test]
+fn variables_are_taken_in_plain_and_double_quoted_text_after_parsing() {
+    let env = |name: &str| match name {
+        "PORT" => Some("81".to_owned()),
+        "EVIL" => Some("x: y\nroutes: []".to_owned()),
+        _ => None,
+    };
+    let parse = |text: &str| config::parse("f.yaml", text, &env);
+    let listen =
+        |line: &str| parse(&format!("{LEAST}{line}\n")).map(|loaded| loaded.settings.server.listen.to_string());
+    assert_eq!(listen("listen: 127.0.0.1:${PORT}").unwrap(), "127.0.0.1:81");
+    assert_eq!(listen("listen: \"127.0.0.1:${NONE:-82}\"").unwrap(), "127.0.0.1:82");
+    for (line, says) in [
+        ("listen: '127.0.0.1:${PORT}'", "use double quotes"),
+        ("listen: |\n  127.0.0.1:${PORT}", "use double quotes"),
+        ("listen: 127.0.0.1:${MISSING}", "`MISSING` is not set"),
+        ("listen: \"127.0.0.1:${PORT\"", "not closed"),
+    ] {
+        let errors = listen(line).unwrap_err();
+        let found = errors.iter().next().unwrap();
+        let place = if line.contains('|') { (11, 3, "listen") } else { (10, 9, "listen") };
+        assert_eq!((found.place.line, found.place.column, found.place.path.as_str()), place, "{line}");
+        assert!(errors.iter().len() == 1 && found.message.contains(says), "{errors}");
+    }
+    let loaded = parse(&format!("{LEAST}problem_types: \"urn:${{EVIL}}\"\n")).unwrap();
+    assert_eq!(loaded.settings.gateway.problem_types, "urn:x: y\nroutes: []", "a value stays one value");
+}
+
+#[test]
+fn odd_settings_are_allowed_with_a_warning() {
+    assert_eq!(warnings(LEAST), Vec::<String>::new());
+    for (text, says) in [
+        (LEAST.replace("trusted_header", "header"), "the client's own word"),
+        (LEAST.replace("trusted_header: X-Customer-Id", "authorization: hash"), "each refresh of a token"),
+        (LEAST.replace("trusted_header: X-Customer-Id", "cookie: sid"), "the client's own word"),
+        (LEAST.replace("{ trusted_header: X-Customer-Id }", "none"), "all callers share their keys"),
+        (LEAST.replace("[POST]", "[GET]"), "changes nothing by definition"),
+        (LEAST.replace("methods: [POST], ", ""), "guards every method"),
+        (
+            LEAST.replace("header: Idempotency-Key", "fingerprint: {} }, { query: a") + "      retention: 1h\n",
+            "is never asked",
+        ),
+        (LEAST.replace("header: Idempotency-Key", "header: A }, { json: /a"), "state `fingerprint.compare`"),
+        (with_guard("store_failure: open"), "while the store is down"),
+        (with_guard("in_flight: wait\npatience: 31s"), "longer than a first request does"),
+        (format!("{LEAST}store: {{ kind: memory }}\n"), "forgets every operation at exit"),
+        (format!("{LEAST}admin: {{ token: short }}\n"), "is short"),
+        (LEAST.replace("routes:", "  spare: { servers: [\"http://b\"] }\nroutes:"), "no route goes to this upstream"),
+    ] {
+        let warnings = warnings(&text);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}\n{text}");
+        assert!(
+            warnings[0].starts_with("f.yaml:") && warnings[0].contains(says),
+            "{} does not say {says:?}",
+            warnings[0]
+        );
+    }
+}
+
+#[test]
+fn a_route_behind_one_that_takes_all_its_requests_is_named() {
+    let behind = |matching: &str, more: &str| {
+        format!("{LEAST}  - name: second\n    match: {matching}\n    upstream: orders\n{more}")
+    };
+    let warnings_of = |matching| warnings(&behind(matching, ""));
+    assert_eq!(
+        warnings_of("{ methods: [POST], path: /orders, hosts: [a] }"),
+        ["f.yaml:10:5: routes[1]: route `second` is never reached: `create-order` before it takes all its requests"]
+    );
+    assert!(warnings_of("{ methods: [POST, PUT], path: /orders }").is_empty());
+    assert!(warnings_of("{ methods: [POST], path: '/{id}' }").is_empty());
+    let guard = "    idempotency: { key: [{ query: k }], scope: { trusted_header: A }, namespace: create-order }\n";
+    let shared = warnings(&behind("{ methods: [PUT], path: /b }", guard));
+    assert!(
+        shared.len() == 1 && shared[0].contains("shares the namespace `create-order` with route `create-order`"),
+        "{shared:?}"
+    );
+}
+
+const FILES: [(&str, &str); 3] = [
+    ("oncegate.yaml", include_str!("../../config/oncegate.yaml")),
+    ("order-api.yaml", include_str!("../../config/examples/order-api.yaml")),
+    ("payment-callback.yaml", include_str!("../../config/examples/payment-callback.yaml")),
+];
+
+fn load_shipped(name: &str, text: &str) -> Loaded {
+    let env = |name: &str| (name == "ONCEGATE_ADMIN_TOKEN").then(|| "0123456789abcdef".to_owned());
+    config::parse(name, text, &env).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn every_shipped_file_loads() {
+    let shipped = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples")).unwrap().count();
+    assert_eq!(shipped + 1, FILES.len(), "a file under config/ is not in this test");
+    for (name, text) in FILES {
+        load_shipped(name, text);
+    }
+}
+
+/// The reference claims to show the defaults: without what it shows, the same settings result.
+#[test]
+fn the_reference_shows_the_defaults() {
+    let reference = load_shipped(FILES[0].0, &FILES[0].1.replace("${ONCEGATE_ADMIN_TOKEN:-}", ""));
+    assert_eq!(reference.warnings, []);
+    assert_eq!(config::show(&reference.settings), config::show(&loaded(LEAST).settings));
+}
+
+#[test]
+fn what_check_prints_loads_again_and_hides_secrets() {
+    let secret = format!(
+        "{LEAST}admin: {{ token: s3cret-s3cret-s3cret }}\nstore: {{ kind: redis, url: 'redis://me:s3cret@db:1/2' }}\n"
+    );
+    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret)]);
+    for loaded_first in texts {
+        let shown = config::show(&loaded_first.settings);
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(!shown.contains("0123456789abcdef"), "{shown}");
+        let again = config::parse("shown", &shown, &|_| None).unwrap_or_else(|errors| panic!("{errors}\n{shown}"));
+        assert_eq!(config::show(&again.settings), shown);
+    }
+}
+
+#[test]
+fn faults_never_show_the_url_of_redis() {
+    let text = format!("{LEAST}store: {{ kind: redis, url: 'http://me:s3cret@db' }}\n");
+    assert!(!parse(&text).unwrap_err().to_string().contains("s3cret"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in any::<String>()) {
+        let _ = parse(&text);
+    }
+
+    /// Texts that look like a configuration get further in.
+    #[test]
+    fn no_mangled_configuration_makes_the_reader_panic(
+        file in 0..FILES.len(), at in any::<prop::sample::Index>(), cut in 0..20_usize, put in "[-\\[\\]{}:#&*!|>'\"%@`,? a0~\n$]{0,8}"
+    ) {
+        let letters: Vec<char> = FILES[file].1.chars().collect();
+        let at = at.index(letters.len());
+        let behind = letters.iter().skip(at + cut);
+        let text: String = letters[..at].iter().copied().chain(put.chars()).chain(behind.copied()).collect();
+        if let Err(errors) = config::parse("f", &text, &|_| None) {
+            prop_assert!(errors.iter().len() > 0);
+            prop_assert!(errors.iter().is_sorted_by_key(|it| it.place.clone()));
+            let lines = text.lines().count() + 1;
+            prop_assert!(errors.iter().all(|it| (1..=lines).contains(&it.place.line)), "{errors}");
+        }
+    }
+}
