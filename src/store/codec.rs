@@ -100,6 +100,9 @@ pub enum CodecError {
     /// The store holds something else than a string of bytes: another program wrote it.
     #[error("the stored value is not a string of bytes")]
     Foreign,
+    /// The bytes are not those that were written: the medium has changed them.
+    #[error("the stored bytes are damaged")]
+    Damaged,
 }
 
 /// What the encoding of every record with this fence begins with, and of no other record.

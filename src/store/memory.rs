@@ -5,7 +5,7 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Cursor, Page, Reply, Store, Written, meets};
+use super::{Cursor, Page, Reply, Store, Written};
 use crate::clock::Clock;
 use crate::machine::{Expect, Fence, OperationId, Record, Time};
 
@@ -161,6 +161,15 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 fn shard_of(id: &OperationId) -> usize {
     usize::from(id.0[0]) * SHARDS / 256
+}
+
+/// Whether what is stored, if anything that has not expired is, meets the condition of a write.
+fn meets(expect: Expect, stored: Option<&Record>) -> bool {
+    match (expect, stored) {
+        (Expect::Absent, None) => true,
+        (Expect::Fence(fence), Some(record)) => record.fence == fence,
+        (Expect::Absent, Some(_)) | (Expect::Fence(_), None) => false,
+    }
 }
 
 /// The id that a cursor stopped at; a cursor that this store did not make starts from the beginning.

@@ -7,4 +7,5 @@
 )]
 
 mod contract;
+mod embedded;
 mod memory;
