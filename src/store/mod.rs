@@ -104,3 +104,12 @@ pub enum Kind {
     /// Redis or Valkey, 7.0 and later.
     Redis(redis::Settings),
 }
+
+/// Whether what is stored, if anything that has not expired is, meets the condition of a write.
+fn meets(expect: Expect, stored: Option<&Record>) -> bool {
+    match (expect, stored) {
+        (Expect::Absent, None) => true,
+        (Expect::Fence(fence), Some(record)) => record.fence == fence,
+        (Expect::Absent, Some(_)) | (Expect::Fence(_), None) => false,
+    }
+}
