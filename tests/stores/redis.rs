@@ -106,10 +106,10 @@ async fn keys_of_others_are_left_alone() {
         let settings = Settings { key_prefix: prefix.to_owned(), ..settings(server.url()) };
         RedisStore::new(&settings, TIMEOUT, Clock::system()).unwrap()
     };
-    let (starred, plain) = (with_prefix("a*"), with_prefix("ab"));
+    let (starred, plain) = (with_prefix("a[*"), with_prefix("ab"));
     reserve(&starred, 1).await;
     reserve(&plain, 2).await;
-    server.run::<()>(&["SET", "a*:not-an-operation", "x"]);
+    server.run::<()>(&["SET", "a[*:not-an-operation", "x"]);
     let page = starred.list(Cursor::START, 1_000).await.unwrap();
     let ids: Vec<_> = page.records.iter().map(|(id, _)| *id).collect();
     assert_eq!((ids, page.unreadable), (vec![id(1)], 0));
