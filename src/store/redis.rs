@@ -75,8 +75,8 @@ pub struct BadUrl(String);
 
 /// A store of records in Redis, over one pipelined connection of its own.
 ///
-/// It belongs to the runtime that makes the first call: each worker has its own. The connection is made when it is first
-/// needed and again whenever it breaks; a call that meets a broken one is sent once more over a fresh one. So a
+/// It belongs to the runtime that makes the first call: each worker has its own. The connection is made when it is
+/// first needed and again whenever it breaks; a call that meets a broken one is sent once more over a fresh one. So a
 /// call may be carried out twice, and the second time lose to its own first: callers know their writes by the fence.
 pub struct RedisStore {
     link: Link,

@@ -108,8 +108,8 @@ impl Link {
         self.slot().generation
     }
 
-    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An attempt
-    /// to connect is left to its end, and a newer connection than the one that failed is left alone.
+    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An
+    /// attempt to connect is left to its end, and a newer connection than the one that failed is left alone.
     pub(super) fn give_up(&self, generation: u64, cause: &str) {
         let mut slot = self.slot();
         let made = slot.attempt.as_ref().is_some_and(|attempt| matches!(attempt.peek(), Some(Ok(_))));
