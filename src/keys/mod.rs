@@ -1,5 +1,6 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
+pub mod path;
 mod settings;
 
 pub use settings::{FingerprintSettings, Missing, Scope, Settings, Source};
