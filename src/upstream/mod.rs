@@ -1,5 +1,7 @@
 //! The way to the API behind: sends requests on, and knows whether anything was sent.
 
+pub mod headers;
+
 use std::time::Duration;
 
 /// An API behind the gateway.
