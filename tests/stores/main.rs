@@ -9,3 +9,4 @@
 mod contract;
 mod embedded;
 mod memory;
+mod redis;

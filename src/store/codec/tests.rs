@@ -91,7 +91,12 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_are_refused_calmly(noise in prop::collection::vec(any::<u8>(), 0..200), record in record(), at in any::<prop::sample::Index>(), byte: u8) {
+    fn foreign_bytes_are_refused_calmly(
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+        record in record(),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+    ) {
         let _ = decode(&noise);
         let mut damaged = encode(&record);
         let at = at.index(damaged.len());
