@@ -49,7 +49,7 @@ pub enum Duplicate {
 /// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
 pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
     let Some(found) = found else {
-        return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, 1, now) };
+        return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, now) };
     };
     if found.fence.attempt == attempt && matches!(found.state, State::InFlight { .. }) {
         return Admission::Own(found.clone());
@@ -69,7 +69,7 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
         (State::InDoubt { .. }, InDoubt::Hold) => Admission::Duplicate(Duplicate::InDoubt),
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
-            record: claim(arrival, policy, attempt, found.number.saturating_add(1), now),
+            record: claim_over(found, claim(arrival, policy, attempt, now)),
         },
         (State::Completed { .. }, _) if arrival.may_see(found.credentials) => {
             Admission::Duplicate(Duplicate::Completed(found.clone()))
@@ -78,15 +78,26 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
     }
 }
 
-fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, number: u32, now: Time) -> Record {
+fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Record {
     Record {
         fence: Fence { attempt, version: 1 },
-        number,
+        number: 1,
         state: State::InFlight { since: now, lease: now.plus(policy.lease) },
         prints: arrival.prints(),
         credentials: arrival.credentials,
         namespace: arrival.namespace,
         // Never the lease: a record that expired with its lease would let the operation run again.
         expires: now.plus(policy.attempt_timeout).plus(policy.doubt_retention),
+    }
+}
+
+/// The claim of a further attempt over a doubt. The version goes on counting: the doubt may be one of the same name,
+/// from a claim whose reply was lost. What was promised to be remembered longer stays so.
+fn claim_over(doubt: &Record, claim: Record) -> Record {
+    Record {
+        fence: Fence { version: doubt.fence.version.saturating_add(1), ..claim.fence },
+        number: doubt.number.saturating_add(1),
+        expires: claim.expires.max(doubt.expires),
+        ..claim
     }
 }

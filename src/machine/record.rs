@@ -102,7 +102,17 @@ pub struct Recorded {
     pub body: Bytes,
 }
 
+/// How far the versions jump when a record is written anew: more than an attempt ever makes between two looks at it.
+const SERIES: u32 = 1 << 16;
+
 impl Record {
+    /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
+    /// a late write or removal that was meant for the lost record must not fit.
+    pub(super) fn anew(&self) -> Self {
+        let fence = Fence { version: self.fence.version.saturating_add(SERIES), ..self.fence };
+        Self { fence, ..self.clone() }
+    }
+
     /// The fence that the next write of this record carries.
     pub(super) fn next_fence(&self) -> Fence {
         Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(1) }

@@ -88,7 +88,7 @@ fn settle_absent(held: &Record, ending: &Ending, policy: &Policy, now: Time) -> 
     match ending {
         Ending::Answered { judgement: Judgement::Release, .. } => Settling::Done(Settled::Released),
         Ending::NotSent if held.number == 1 => Settling::Done(Settled::NotSent),
-        _ => write(held, Expect::Absent, ending, policy, now),
+        _ => write(&held.anew(), Expect::Absent, ending, policy, now),
     }
 }
 

@@ -1,6 +1,21 @@
-//! The Bloom filter in front of the store. It saves work and decides nothing.
+//! The Bloom filter in front of the store: which operations this process may have met. It saves work, decides nothing.
+//!
+//! A false positive costs a look that was not needed. An operation that another gateway reserved, or this one before a
+//! restart, is simply not in it: whoever asks must leave the last word to the store.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use bloomfilter::Bloom;
+
+use crate::clock::Clock;
+use crate::machine::{OperationId, Time};
+
+/// Enough that the workers of one machine rarely meet at the same lock.
+const SHARDS: usize = 64;
+
+/// The most that a generation may hold: beyond it memory for the bits cannot be had anyway.
+const MOST: usize = 1 << 32;
 
 /// How large the filter is, and how long it remembers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,4 +26,310 @@ pub struct Settings {
     pub false_positive_rate: f64,
     /// How long a generation takes insertions: the longest time that any route's record may live.
     pub lifetime: Duration,
+}
+
+/// Why a filter cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// It would hold nothing, or more than there is memory for.
+    #[error("the filter's capacity must lie between 1 and {MOST}")]
+    Capacity,
+    /// The rate is no share.
+    #[error("the filter's false positive rate must lie between 0 and 1, both excluded")]
+    Rate,
+    /// The bits cannot be laid out.
+    #[error("the filter cannot be made: {0}")]
+    Layout(&'static str),
+}
+
+/// A filter of operations, in shards: each has a current generation that takes insertions and a previous one, and asks
+/// both.
+///
+/// Within capacity an operation is known for at least one `lifetime` after its last insertion.
+pub struct Filter {
+    shards: Vec<Mutex<Shard>>,
+    lifetime: Duration,
+    clock: Clock,
+}
+
+struct Shard {
+    current: Bloom<[u8; 32]>,
+    previous: Bloom<[u8; 32]>,
+    /// How many operations the current generation has taken, and how many it may.
+    taken: usize,
+    capacity: usize,
+    /// When the current generation began.
+    since: Time,
+}
+
+impl Filter {
+    /// An empty filter. Its memory (24 bits an operation and generation at a rate of 0.00001) is used as it fills.
+    ///
+    /// # Errors
+    /// When the settings make no filter.
+    pub fn new(settings: Settings, clock: Clock) -> Result<Self, SettingsError> {
+        let Settings { capacity, false_positive_rate: rate, lifetime } = settings;
+        if capacity == 0 || capacity > MOST {
+            return Err(SettingsError::Capacity);
+        }
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(SettingsError::Rate);
+        }
+        let part = capacity.div_ceil(SHARDS);
+        // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
+        let room = part + 6 * part.isqrt();
+        // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
+        let seed = rand::random();
+        let shard = || Shard::new(room, rate, &seed, clock.now()).map(Mutex::new);
+        let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
+        Ok(Self { shards: shards.map_err(SettingsError::Layout)?, lifetime, clock })
+    }
+
+    /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
+    pub fn check(&self, id: &OperationId) -> bool {
+        let shard = self.shard(id);
+        shard.current.check(&id.0) || shard.previous.check(&id.0)
+    }
+
+    /// Makes the operation known. A shard whose generation is full by it begins the next one.
+    pub fn insert(&self, id: &OperationId) {
+        let mut shard = self.shard(id);
+        if !shard.current.check_and_set(&id.0) {
+            shard.taken += 1;
+            if shard.taken >= shard.capacity {
+                shard.rotate(self.clock.now());
+            }
+        }
+    }
+
+    /// Begins the next generation in every shard whose current one is older than `lifetime`. A single step, to be
+    /// called a few times in a lifetime.
+    pub fn rotate_if_due(&self) {
+        let now = self.clock.now();
+        for mut shard in self.all() {
+            if now >= shard.since.plus(self.lifetime) {
+                shard.rotate(now);
+            }
+        }
+    }
+
+    /// How full the current generation is: 0 is empty, near 1 the next one begins.
+    #[expect(clippy::cast_precision_loss, reason = "a gauge")]
+    pub fn fill_ratio(&self) -> f64 {
+        let (taken, capacity) =
+            self.all().fold((0, 0), |(taken, capacity), shard| (taken + shard.taken, capacity + shard.capacity));
+        taken as f64 / capacity as f64
+    }
+
+    /// Forgets everything, as a restart does. It may cost time and must change no answer to a client.
+    pub fn clear(&self) {
+        for mut shard in self.all() {
+            shard.current.clear();
+            shard.previous.clear();
+            shard.taken = 0;
+        }
+    }
+
+    /// Makes every operation perhaps seen until two lifetimes have gone by: the worst that the filter can do. It may
+    /// cost time and must change no answer to a client.
+    pub fn saturate(&self) {
+        for mut shard in self.all() {
+            shard.current.fill();
+            shard.previous.fill();
+            shard.taken = shard.capacity;
+        }
+    }
+
+    fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[usize::from(id.0[0]) % SHARDS])
+    }
+
+    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.shards.iter().map(lock)
+    }
+}
+
+/// A panic elsewhere cannot leave bits half set, so the shard is still good.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shard {
+    fn new(capacity: usize, rate: f64, seed: &[u8; 32], now: Time) -> Result<Self, &'static str> {
+        let generation = || Bloom::new_for_fp_rate_with_seed(capacity, rate, seed);
+        Ok(Self { current: generation()?, previous: generation()?, taken: 0, capacity, since: now })
+    }
+
+    fn rotate(&mut self, now: Time) {
+        std::mem::swap(&mut self.current, &mut self.previous);
+        self.current.clear();
+        self.taken = 0;
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    const CAPACITY: u64 = 20_000;
+    const RATE: f64 = 0.001;
+    const LIFETIME: Duration = Duration::from_hours(1);
+
+    fn filter(clock: &Clock) -> Filter {
+        let settings =
+            Settings { capacity: usize::try_from(CAPACITY).unwrap(), false_positive_rate: RATE, lifetime: LIFETIME };
+        Filter::new(settings, clock.clone()).unwrap()
+    }
+
+    fn clock() -> Clock {
+        Clock::manual(Time(1_000))
+    }
+
+    fn id(number: u64) -> OperationId {
+        OperationId(Sha256::digest(number.to_be_bytes()).into())
+    }
+
+    fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
+        numbers.for_each(|number| filter.insert(&id(number)));
+    }
+
+    fn knows_all(filter: &Filter, mut numbers: std::ops::Range<u64>) -> bool {
+        numbers.all(|number| filter.check(&id(number)))
+    }
+
+    /// The share of these operations that the filter calls perhaps seen.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn share_known(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
+        let count = numbers.end - numbers.start;
+        numbers.filter(|number| filter.check(&id(*number))).count() as f64 / count as f64
+    }
+
+    fn pass_a_lifetime(filter: &Filter, clock: &Clock) {
+        clock.advance(LIFETIME);
+        filter.rotate_if_due();
+    }
+
+    #[test]
+    fn knows_two_generations_and_forgets_the_third() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..CAPACITY);
+        pass_a_lifetime(&filter, &clock);
+        assert!(filter.fill_ratio() < f64::EPSILON);
+        insert(&filter, CAPACITY..2 * CAPACITY);
+        assert!(knows_all(&filter, 0..2 * CAPACITY), "a false negative");
+        pass_a_lifetime(&filter, &clock);
+        assert!(knows_all(&filter, CAPACITY..2 * CAPACITY), "a false negative");
+        assert!(share_known(&filter, 0..CAPACITY) < 3.0 * RATE);
+        pass_a_lifetime(&filter, &clock);
+        assert!(share_known(&filter, 0..2 * CAPACITY) < f64::EPSILON);
+    }
+
+    #[test]
+    fn does_not_rotate_before_its_time() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..100);
+        for _ in 0..3 {
+            clock.advance(LIFETIME / 4);
+            filter.rotate_if_due();
+        }
+        assert!(filter.fill_ratio() > 0.0);
+    }
+
+    #[test]
+    fn keeps_the_stated_rate_at_capacity() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..CAPACITY);
+        assert!((0.5..1.0).contains(&filter.fill_ratio()), "{}", filter.fill_ratio());
+        let strangers = 1_000_000..1_100_000;
+        let one = share_known(&filter, strangers.clone());
+        assert!(one < 2.0 * RATE, "{one}");
+        pass_a_lifetime(&filter, &clock);
+        insert(&filter, CAPACITY..2 * CAPACITY);
+        // Two full generations are asked.
+        let two = share_known(&filter, strangers);
+        assert!(two < 3.0 * RATE, "{two}");
+    }
+
+    #[test]
+    fn beyond_capacity_the_oldest_go_first() {
+        let filter = filter(&clock());
+        insert(&filter, 0..5 * CAPACITY);
+        assert!(knows_all(&filter, 4 * CAPACITY..5 * CAPACITY), "a false negative");
+        assert!(share_known(&filter, 0..CAPACITY) < 3.0 * RATE);
+    }
+
+    #[test]
+    fn a_full_generation_gives_no_early_end_to_the_one_before() {
+        let clock = clock();
+        let filter = filter(&clock);
+        // One shard is filled until it begins its next generation, shortly before the lifetime ends.
+        clock.advance(LIFETIME / 60 * 59);
+        let mut same_shard = (0..).map(id).filter(|id| usize::from(id.0[0]) % SHARDS == 7);
+        let first = same_shard.next().unwrap();
+        filter.insert(&first);
+        while lock(&filter.shards[7]).taken > 0 {
+            filter.insert(&same_shard.next().unwrap());
+        }
+        clock.advance(LIFETIME / 60);
+        filter.rotate_if_due();
+        assert!(filter.check(&first));
+    }
+
+    #[test]
+    fn inserting_again_takes_no_room() {
+        let filter = filter(&clock());
+        for _ in 0..2 * CAPACITY {
+            filter.insert(&id(7));
+        }
+        let taken: usize = filter.all().map(|shard| shard.taken).sum();
+        assert_eq!(taken, 1);
+    }
+
+    #[test]
+    fn can_be_emptied_and_saturated() {
+        let filter = filter(&clock());
+        insert(&filter, 0..1_000);
+        filter.clear();
+        assert!(share_known(&filter, 0..1_000) < f64::EPSILON);
+        assert!(filter.fill_ratio() < f64::EPSILON);
+        filter.saturate();
+        insert(&filter, 0..2 * CAPACITY);
+        assert!(knows_all(&filter, 1_000_000..1_010_000));
+        assert!(filter.fill_ratio() > 0.99);
+        filter.clear();
+        assert!(!filter.check(&id(1_000_000)));
+    }
+
+    #[test]
+    fn many_threads_lose_nothing() {
+        let filter = filter(&clock());
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let filter = &filter;
+                scope.spawn(move || insert(filter, part * 4_000..(part + 1) * 4_000));
+            }
+        });
+        assert!(knows_all(&filter, 0..16_000));
+    }
+
+    #[test]
+    fn settings_that_make_no_filter_are_refused() {
+        let made = |capacity, false_positive_rate| {
+            let settings = Settings { capacity, false_positive_rate, lifetime: LIFETIME };
+            Filter::new(settings, clock()).map(|_| ())
+        };
+        assert_eq!(made(0, 0.1), Err(SettingsError::Capacity));
+        assert_eq!(made(usize::MAX, 0.1), Err(SettingsError::Capacity));
+        for rate in [0.0, 1.0, -0.5, f64::NAN, f64::INFINITY] {
+            assert_eq!(made(100, rate), Err(SettingsError::Rate));
+        }
+        assert_eq!(made(1, 0.999_999), Ok(()));
+        assert_eq!(made(1, 1e-300), Ok(()));
+    }
 }

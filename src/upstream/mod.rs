@@ -1,6 +1,17 @@
-//! The way to the API behind: sends requests on, and knows whether anything was sent.
+//! The way to the API behind: sends requests on, and knows whether anything was sent. HTTP/1.1 over plain TCP.
+
+mod body;
+mod client;
+pub mod headers;
+mod outcome;
+mod pool;
+mod wire;
 
 use std::time::Duration;
+
+pub use body::{Incoming, Outgoing};
+pub use client::Upstream;
+pub use outcome::{BodyError, Failure, NotSent, Reason};
 
 /// An API behind the gateway.
 #[derive(Debug, Clone)]
@@ -11,7 +22,7 @@ pub struct Settings {
     pub servers: Vec<Server>,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
-    /// How long an idle connection is kept.
+    /// How long a connection may lie idle and still be used again. Keep it below the server's own limit.
     pub idle_timeout: Duration,
     /// How long a client waits at most.
     pub response_timeout: Duration,

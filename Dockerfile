@@ -1,0 +1,31 @@
+# The gateway in an image: built with the pinned toolchain, run by an ordinary user on a slim Debian.
+#
+#   docker build -t oncegate .
+#   docker run -p 8080:8080 -v "$PWD/oncegate.yaml:/etc/oncegate/oncegate.yaml:ro" -v oncegate:/var/lib/oncegate oncegate
+
+FROM rust:1.95-bookworm AS build
+WORKDIR /build
+COPY Cargo.toml Cargo.lock ./
+COPY src ./src
+COPY config ./config
+COPY benches ./benches
+RUN cargo build --release --locked --bin oncegate
+
+FROM debian:bookworm-slim
+RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin oncegate \
+    && install -d -o oncegate -g oncegate -m 0750 /var/lib/oncegate /etc/oncegate
+COPY --from=build /build/target/release/oncegate /usr/local/bin/oncegate
+
+USER 10001
+WORKDIR /var/lib/oncegate
+# The embedded store's place, when the configuration says `path: /var/lib/oncegate/data`.
+VOLUME /var/lib/oncegate
+# 8080 takes requests, 9900 is the operators' door.
+EXPOSE 8080 9900
+
+# Alive, not ready: a store that is away must not get the gateway restarted.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
+    CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9900 && printf 'GET /livez HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
+
+ENTRYPOINT ["oncegate"]
+CMD ["serve", "--config", "/etc/oncegate/oncegate.yaml"]

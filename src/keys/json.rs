@@ -1,0 +1,437 @@
+//! JSON in canonical form (RFC 8259 in, one spelling per value out), in one pass and without a tree.
+//! It validates nothing beyond the grammar, and knows nothing of fingerprints.
+
+use super::number::Number;
+use super::pointer::{Purpose, Step, Watch};
+
+/// Containers inside each other beyond this are not followed.
+const MAX_DEPTH: usize = 64;
+
+/// A document that was read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// Members sorted, no whitespace, one spelling for each string and number. JSON text itself.
+    pub(super) canonical: Vec<u8>,
+    /// The wanted values in canonical form, none where the pointer leads nowhere.
+    pub(super) wanted: Vec<Option<Vec<u8>>>,
+    /// Whether some object names a member twice. Readers disagree on which one counts.
+    pub(super) duplicates: bool,
+}
+
+/// Why a document has no canonical form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is no JSON, or holds a lone surrogate or a number beyond all measure.
+    Invalid,
+    /// It nests deeper than `MAX_DEPTH`.
+    TooDeep,
+}
+
+/// Reads a document. Values under the pointers `ignored` are left out; those under `wanted` are picked up.
+pub(super) fn scan<'a>(
+    body: &[u8],
+    ignored: impl IntoIterator<Item = &'a str>,
+    wanted: impl IntoIterator<Item = &'a str>,
+) -> Result<Scan, Fault> {
+    std::str::from_utf8(body).map_err(|_| Fault::Invalid)?;
+    let mut watches: Vec<_> = ignored.into_iter().filter_map(|text| Watch::new(text, Purpose::Ignore)).collect();
+    let mut slots = 0;
+    for pointer in wanted {
+        watches.extend(Watch::new(pointer, Purpose::Want(slots)));
+        slots += 1;
+    }
+    let mut scanner = Scanner {
+        text: body,
+        at: 0,
+        out: Vec::with_capacity(body.len()),
+        members: Vec::new(),
+        scratch: Vec::new(),
+        watches,
+        wanted: vec![None; slots],
+        duplicates: false,
+    };
+    scanner.document()?;
+    Ok(Scan { canonical: scanner.out, wanted: scanner.wanted, duplicates: scanner.duplicates })
+}
+
+/// Appends a character of a string in its one spelling.
+pub(super) fn push_char(out: &mut Vec<u8>, c: char) {
+    let short = match c {
+        '"' | '\\' => c,
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '\0'..='\u{1f}' => {
+            let value = c as u8;
+            out.extend_from_slice(b"\\u00");
+            out.extend([value >> 4, value & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+            return;
+        }
+        _ => return out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+    };
+    out.push(b'\\');
+    out.extend_from_slice(short.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+struct Scanner<'a> {
+    /// Valid UTF-8.
+    text: &'a [u8],
+    at: usize,
+    out: Vec<u8>,
+    /// Members of all objects that are still open, as ranges of `out`.
+    members: Vec<Member>,
+    scratch: Vec<u8>,
+    watches: Vec<Watch>,
+    wanted: Vec<Option<Vec<u8>>>,
+    duplicates: bool,
+}
+
+struct Member {
+    start: usize,
+    name_end: usize,
+    end: usize,
+    ignored: bool,
+}
+
+impl Member {
+    fn name<'o>(&self, out: &'o [u8]) -> &'o [u8] {
+        &out[self.start..self.name_end]
+    }
+}
+
+impl Scanner<'_> {
+    fn document(&mut self) -> Result<(), Fault> {
+        self.value(0)?;
+        if self.peek().is_some() {
+            return Err(Fault::Invalid);
+        }
+        let mut ignored = false;
+        for at in 0..self.watches.len() {
+            if let Some(purpose) = self.watches[at].root() {
+                ignored |= self.hit(purpose, 0);
+            }
+        }
+        if ignored {
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), Fault> {
+        match self.peek() {
+            Some(b'{' | b'[') if depth == MAX_DEPTH => Err(Fault::TooDeep),
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => self.string(),
+            Some(b't') => self.literal(b"true"),
+            Some(b'f') => self.literal(b"false"),
+            Some(b'n') => self.literal(b"null"),
+            _ => self.number(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(), Fault> {
+        self.at += 1;
+        let (open, first) = (self.out.len(), self.members.len());
+        self.out.push(b'{');
+        if !self.take(b'}') {
+            loop {
+                self.member(open, depth)?;
+                if self.take(b'}') {
+                    break;
+                }
+                self.expect(b',')?;
+            }
+        }
+        self.sort_members(open, first);
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    fn member(&mut self, open: usize, depth: usize) -> Result<(), Fault> {
+        self.separate(open);
+        let start = self.out.len();
+        if self.peek() != Some(b'"') {
+            return Err(Fault::Invalid);
+        }
+        self.string()?;
+        let name_end = self.out.len();
+        self.expect(b':')?;
+        self.out.push(b':');
+        let name = Step::Member(&self.out[start..name_end]);
+        self.watches.iter_mut().for_each(|watch| watch.enter(depth, name));
+        self.value(depth + 1)?;
+        let ignored = self.leave(depth, name_end + 1);
+        self.members.push(Member { start, name_end, end: self.out.len(), ignored });
+        Ok(())
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), Fault> {
+        self.at += 1;
+        let open = self.out.len();
+        self.out.push(b'[');
+        if !self.take(b']') {
+            for index in 0.. {
+                let before = self.out.len();
+                self.separate(open);
+                let start = self.out.len();
+                self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Element(index)));
+                self.value(depth + 1)?;
+                if self.leave(depth, start) {
+                    self.out.truncate(before);
+                }
+                if self.take(b']') {
+                    break;
+                }
+                self.expect(b',')?;
+            }
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    /// Closes the members since `first`: sorts them by name and drops the ignored ones.
+    fn sort_members(&mut self, open: usize, first: usize) {
+        let (out, members) = (&mut self.out, &mut self.members[first..]);
+        let in_order = members.windows(2).all(|pair| pair[0].name(out) < pair[1].name(out));
+        if !in_order || members.iter().any(|member| member.ignored) {
+            members.sort_unstable_by(|a, b| a.name(out).cmp(b.name(out)));
+            self.duplicates |= members.windows(2).any(|pair| pair[0].name(out) == pair[1].name(out));
+            self.scratch.clear();
+            for member in members.iter().filter(|member| !member.ignored) {
+                if !self.scratch.is_empty() {
+                    self.scratch.push(b',');
+                }
+                self.scratch.extend_from_slice(&out[member.start..member.end]);
+            }
+            out.truncate(open + 1);
+            out.extend_from_slice(&self.scratch);
+        }
+        self.members.truncate(first);
+    }
+
+    /// Leaves the value that was written from `start` on. True when it is to be ignored.
+    fn leave(&mut self, depth: usize, start: usize) -> bool {
+        let mut ignored = false;
+        for at in 0..self.watches.len() {
+            if let Some(purpose) = self.watches[at].leave(depth) {
+                ignored |= self.hit(purpose, start);
+            }
+        }
+        ignored
+    }
+
+    fn hit(&mut self, purpose: Purpose, start: usize) -> bool {
+        match purpose {
+            Purpose::Ignore => true,
+            Purpose::Want(slot) => {
+                self.wanted[slot] = Some(self.out[start..].to_vec());
+                false
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Fault> {
+        let (number, length) = Number::read(&self.text[self.at..]).ok_or(Fault::Invalid)?;
+        number.write(&mut self.out);
+        self.at += length;
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(Fault::Invalid);
+        }
+        self.at += word.len();
+        self.out.extend_from_slice(word);
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), Fault> {
+        self.at += 1;
+        self.out.push(b'"');
+        loop {
+            let rest = &self.text[self.at..];
+            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).ok_or(Fault::Invalid)?;
+            self.out.extend_from_slice(&rest[..plain]);
+            self.at += plain + 1;
+            match rest[plain] {
+                b'"' => break,
+                b'\\' => {
+                    let c = self.escape().ok_or(Fault::Invalid)?;
+                    push_char(&mut self.out, c);
+                }
+                _ => return Err(Fault::Invalid),
+            }
+        }
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    /// The character that the escape after a backslash stands for.
+    fn escape(&mut self) -> Option<char> {
+        let kind = *self.text.get(self.at)?;
+        self.at += 1;
+        Some(match kind {
+            b'"' | b'\\' | b'/' => char::from(kind),
+            b'b' => '\u{8}',
+            b't' => '\t',
+            b'n' => '\n',
+            b'f' => '\u{c}',
+            b'r' => '\r',
+            b'u' => return self.unicode(),
+            _ => return None,
+        })
+    }
+
+    /// The character of a `\u` escape, or of two that make a surrogate pair. None for a lone surrogate.
+    fn unicode(&mut self) -> Option<char> {
+        let first = self.hex4()?;
+        if !(0xd800..0xdc00).contains(&first) {
+            return char::from_u32(first);
+        }
+        if !self.text[self.at..].starts_with(b"\\u") {
+            return None;
+        }
+        self.at += 2;
+        let second = self.hex4().filter(|unit| (0xdc00..0xe000).contains(unit))?;
+        char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))
+    }
+
+    fn hex4(&mut self) -> Option<u32> {
+        let digits = self.text.get(self.at..self.at + 4)?;
+        self.at += 4;
+        digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
+    }
+
+    /// Puts a comma unless the container that was opened at `open` is still empty.
+    fn separate(&mut self, open: usize) {
+        if self.out.len() > open + 1 {
+            self.out.push(b',');
+        }
+    }
+
+    /// The next byte that is no whitespace.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text[self.at..];
+        self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+        self.text.get(self.at).copied()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let here = self.peek() == Some(byte);
+        self.at += usize::from(here);
+        here
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+        if self.take(byte) { Ok(()) } else { Err(Fault::Invalid) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> Result<String, Fault> {
+        scan(text.as_bytes(), [], []).map(|scan| String::from_utf8(scan.canonical).unwrap())
+    }
+
+    #[test]
+    fn one_spelling_for_each_value() {
+        for (text, expected) in [
+            (r#" { "b" : [ 1.0 , true , null ] , "a" : { } } "#, r#"{"a":{},"b":[1,true,null]}"#),
+            (r#"{"\u0061":"\u00e9\/\ud83d\ude00"}"#, "{\"a\":\"\u{e9}/\u{1f600}\"}"),
+            (r#""\u0022\u005c\u000a\u0001\n""#, r#""\"\\\n\u0001\n""#),
+            (r#"{"b":{"d":1,"c":{"z":0,"y":-0}},"a":[]}"#, r#"{"a":[],"b":{"c":{"y":0,"z":0},"d":1}}"#),
+            ("[[],[[]],{}]", "[[],[[]],{}]"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_rfc_8259_does_not_know_is_invalid() {
+        for text in [
+            "",
+            " ",
+            "{",
+            "[",
+            "[1,]",
+            "{\"a\":1,}",
+            "{,}",
+            "[1 2]",
+            "{\"a\" 1}",
+            "{1:2}",
+            "{a:1}",
+            "'a'",
+            "tru",
+            "nul",
+            "1 2",
+            "\"a",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u+123\"",
+            "\"\t\"",
+            "[01]",
+            "NaN",
+            "Infinity",
+            "\u{feff}1",
+            "/**/1",
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800\u0041""#,
+            r#""\ud800x""#,
+            "]",
+            "}",
+            ",",
+        ] {
+            assert_eq!(canonical(text), Err(Fault::Invalid), "{text}");
+        }
+        assert_eq!(scan(b"\"\xff\"", [], []), Err(Fault::Invalid));
+    }
+
+    #[test]
+    fn duplicates_are_found_after_unescaping_and_anywhere() {
+        for text in [r#"{"a":1,"a":1}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"x":{"b":1,"c":2,"b":3}}]"#] {
+            assert!(scan(text.as_bytes(), [], []).unwrap().duplicates, "{text}");
+        }
+        assert!(!scan(br#"{"a":{"a":1},"A":2}"#, [], []).unwrap().duplicates);
+        assert!(scan(br#"{"a":1,"a":2}"#, ["/a"], []).unwrap().duplicates, "ignored members too");
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(canonical(&nested(64)).is_ok());
+        assert_eq!(canonical(&nested(65)), Err(Fault::TooDeep));
+        assert_eq!(canonical(&"[{\"a\":".repeat(100_000)), Err(Fault::TooDeep));
+    }
+
+    #[test]
+    fn ignored_values_are_left_out() {
+        let text = r#"{"z":1,"sent_at":5,"in":{"sent_at":6,"a/b":7},"list":[8,{"x":9},11]}"#;
+        for (ignored, expected) in [
+            (&["/sent_at"][..], r#"{"in":{"a/b":7,"sent_at":6},"list":[8,{"x":9},11],"z":1}"#),
+            (&["/in/a~1b", "/list/0"], r#"{"in":{"sent_at":6},"list":[{"x":9},11],"sent_at":5,"z":1}"#),
+            (&["/in", "/list/1/x", "/z"], r#"{"list":[8,{},11],"sent_at":5}"#),
+            (&[""], ""),
+            (&["z", "/list/00", "/list/-", "/nothing/here", "/z/1"], &canonical(text).unwrap()),
+        ] {
+            let scan = scan(text.as_bytes(), ignored.iter().copied(), []).unwrap();
+            assert_eq!(String::from_utf8(scan.canonical).unwrap(), expected, "{ignored:?}");
+        }
+    }
+
+    #[test]
+    fn wanted_values_are_picked_up_even_when_ignored() {
+        let text = br#"{"order":{"no":"7\u0037","n":1.0},"list":[{"id":null}],"order2":3}"#;
+        let wanted = ["/order/no", "/order/n", "/list/0/id", "/list/1", "/order2", "/order/no/x"];
+        let scan = scan(text, ["/order"], wanted).unwrap();
+        let texts: Vec<_> = scan.wanted.iter().map(|value| value.as_deref().map(String::from_utf8_lossy)).collect();
+        let expected = [Some("\"77\""), Some("1"), Some("null"), None, Some("3"), None];
+        assert_eq!(texts, expected.map(|value| value.map(std::borrow::Cow::Borrowed)));
+    }
+}

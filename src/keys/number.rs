@@ -1,0 +1,137 @@
+//! JSON numbers as exact decimals. Nothing goes through a float, and exponents are never expanded.
+
+use std::io::Write;
+
+/// More exponent digits than this are not computed with.
+const EXPONENT_DIGITS: usize = 36;
+
+/// A number as it stands in the text: `whole.fraction` times ten to the `exponent`.
+pub(super) struct Number<'a> {
+    negative: bool,
+    whole: &'a [u8],
+    fraction: &'a [u8],
+    exponent: i128,
+}
+
+impl<'a> Number<'a> {
+    /// Reads the number at the start of `text` by RFC 8259, and tells how many bytes it takes.
+    ///
+    /// None when there is none, or when its exponent is beyond all measure.
+    pub(super) fn read(text: &'a [u8]) -> Option<(Self, usize)> {
+        let negative = text.first() == Some(&b'-');
+        let mut at = usize::from(negative);
+        let whole = digits(text, at);
+        at += whole.len();
+        if whole.is_empty() || (whole.len() > 1 && whole[0] == b'0') {
+            return None;
+        }
+        let mut fraction: &[u8] = &[];
+        if text.get(at) == Some(&b'.') {
+            fraction = digits(text, at + 1);
+            at += 1 + fraction.len();
+            if fraction.is_empty() {
+                return None;
+            }
+        }
+        let (exponent, at) = read_exponent(text, at)?;
+        Some((Self { negative, whole, fraction, exponent }, at))
+    }
+
+    /// Appends the one spelling that all equal numbers share: digits without zeros at either end, and an exponent.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let all = || self.whole.iter().chain(self.fraction).copied();
+        let leading = all().take_while(|digit| *digit == b'0').count();
+        let length = self.whole.len() + self.fraction.len();
+        if leading == length {
+            // Minus zero is zero.
+            out.push(b'0');
+            return;
+        }
+        let trailing = all().rev().take_while(|digit| *digit == b'0').count();
+        if self.negative {
+            out.push(b'-');
+        }
+        out.extend(all().skip(leading).take(length - leading - trailing));
+        let exponent = self.exponent + as_exponent(trailing) - as_exponent(self.fraction.len());
+        if exponent != 0 {
+            // Writing to a vector cannot fail.
+            let _ = write!(out, "e{exponent}");
+        }
+    }
+}
+
+fn as_exponent(count: usize) -> i128 {
+    i128::try_from(count).unwrap_or(i128::MAX)
+}
+
+/// The digits at `start`; may be empty.
+fn digits(text: &[u8], start: usize) -> &[u8] {
+    let rest = text.get(start..).unwrap_or_default();
+    &rest[..rest.iter().take_while(|byte| byte.is_ascii_digit()).count()]
+}
+
+/// The exponent at `at` (0 when there is none), and where it ends.
+fn read_exponent(text: &[u8], mut at: usize) -> Option<(i128, usize)> {
+    if !matches!(text.get(at), Some(b'e' | b'E')) {
+        return Some((0, at));
+    }
+    at += 1;
+    let sign = text.get(at).filter(|byte| matches!(byte, b'+' | b'-'));
+    at += usize::from(sign.is_some());
+    let all = digits(text, at);
+    let zeros = all.iter().take_while(|digit| **digit == b'0').count();
+    if all.is_empty() || all.len() - zeros > EXPONENT_DIGITS {
+        return None;
+    }
+    let size = all.iter().fold(0_i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
+    Some((if sign == Some(&b'-') { -size } else { size }, at + all.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> Option<String> {
+        let (number, end) = Number::read(text.as_bytes())?;
+        let mut out = Vec::new();
+        number.write(&mut out);
+        (end == text.len()).then(|| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn equal_numbers_share_one_spelling() {
+        for (value, spellings) in [
+            ("1", &["1", "1.0", "1e0", "1E+0", "10e-1", "0.1e1", "1.000e000"][..]),
+            ("0", &["0", "-0", "0.0", "0e400000000", "-0.00e-7"]),
+            ("12e2", &["1200", "1.2e3", "0.0012E6"]),
+            ("-15e-1", &["-1.5", "-15e-1", "-0.150E1"]),
+            ("1e400000000", &["1e400000000", "10e399999999", "0.1e400000001"]),
+            ("1e99999999999999999999", &["1e99999999999999999999", "10e99999999999999999998"]),
+        ] {
+            for spelling in spellings {
+                assert_eq!(canonical(spelling).as_deref(), Some(value), "{spelling}");
+            }
+        }
+    }
+
+    #[test]
+    fn different_numbers_stay_apart() {
+        for (one, other) in [
+            ("9007199254740992", "9007199254740993"),
+            ("0.1", "0.10000000000000001"),
+            ("1e400000000", "1e400000001"),
+            ("1", "-1"),
+            ("0", "1e-400000000"),
+        ] {
+            assert_ne!(canonical(one), canonical(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_the_grammar_does_not_know_is_no_number() {
+        let huge = format!("1e{}", "9".repeat(40));
+        for text in ["", "-", "01", "-01", "1.", ".5", "1e", "1e+", "+1", "0x1", "1.e1", "NaN", &huge] {
+            assert_eq!(canonical(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The normal form of a path (RFC 3986 section 6), for matching and hashing only: what is forwarded stays as sent.
+
+use std::borrow::Cow;
+
+/// Why a path has no safe normal form. The gateway answers 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// It does not begin with a slash.
+    #[error("the path does not begin with a slash")]
+    NotAbsolute,
+    /// A `%` without two hex digits after it.
+    #[error("the path has a malformed escape")]
+    MalformedEscape,
+    /// A NUL, plain or as `%00`: servers cut names there.
+    #[error("the path holds a NUL")]
+    Nul,
+    /// A plain backslash: some servers take it for a slash, and no valid URI has one.
+    #[error("the path holds a backslash")]
+    Backslash,
+    /// `%2F` or `%5C` next to a dot segment: servers disagree on what such a path names.
+    #[error("the path has an encoded slash or backslash next to a dot segment")]
+    EncodedSlash,
+}
+
+/// Normalizes the path of a request: dot segments, duplicate slashes and the trailing slash go, escapes of
+/// unreserved characters are decoded, other escapes are upper case, and bytes that no URI may hold are escaped.
+///
+/// Slashes are merged before dot segments are removed, as nginx does. `*` (of `OPTIONS *`) stays as it is.
+///
+/// # Errors
+/// When upstreams could disagree on what the path names, see [`PathError`].
+pub fn normalize(raw_path: &str) -> Result<Cow<'_, str>, PathError> {
+    if raw_path == "*" || is_normal(raw_path) {
+        return Ok(Cow::Borrowed(raw_path));
+    }
+    let Some(relative) = raw_path.strip_prefix('/') else {
+        return if raw_path.is_empty() { Ok(Cow::Borrowed("/")) } else { Err(PathError::NotAbsolute) };
+    };
+    let mut path = String::with_capacity(raw_path.len() + 1);
+    for segment in relative.split('/').filter(|segment| !segment.is_empty()) {
+        push_segment(&mut path, segment)?;
+    }
+    if path.is_empty() {
+        path.push('/');
+    }
+    Ok(Cow::Owned(path))
+}
+
+/// Whether nothing at all is to be done: the usual case, found without allocating.
+fn is_normal(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    path == "/"
+        || (bytes.first() == Some(&b'/')
+            && bytes.last() != Some(&b'/')
+            && bytes.iter().all(|byte| is_plain(*byte) || *byte == b'/')
+            && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/."))
+}
+
+fn push_segment(path: &mut String, raw: &str) -> Result<(), PathError> {
+    let start = path.len();
+    path.push('/');
+    push_normal(path, raw)?;
+    let segment = &path[start + 1..];
+    match segment {
+        "." => path.truncate(start),
+        ".." => {
+            path.truncate(start);
+            let parent = path.rfind('/').unwrap_or(0);
+            if has_encoded_slash(&path[parent..]) {
+                // Decoded first, the dots would remove a part of that segment only.
+                return Err(PathError::EncodedSlash);
+            }
+            path.truncate(parent);
+        }
+        _ if has_encoded_slash(segment) && hides_dots(segment) => return Err(PathError::EncodedSlash),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Appends one segment with its escapes in normal form.
+fn push_normal(path: &mut String, raw: &str) -> Result<(), PathError> {
+    let mut bytes = raw.bytes();
+    while let Some(byte) = bytes.next() {
+        let value = match byte {
+            b'%' => bytes.next().zip(bytes.next()).and_then(escaped).ok_or(PathError::MalformedEscape)?,
+            b'\\' => return Err(PathError::Backslash),
+            _ => byte,
+        };
+        if value == 0 {
+            return Err(PathError::Nul);
+        }
+        if is_unreserved(value) || (byte != b'%' && is_plain(value)) {
+            path.push(char::from(value));
+        } else {
+            push_escape(path, value);
+        }
+    }
+    Ok(())
+}
+
+fn escaped((high, low): (u8, u8)) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+fn push_escape(path: &mut String, value: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    path.push('%');
+    path.push(char::from(DIGITS[usize::from(value >> 4)]));
+    path.push(char::from(DIGITS[usize::from(value & 15)]));
+}
+
+/// Whether a segment in normal form holds an escaped slash or backslash.
+fn has_encoded_slash(segment: &str) -> bool {
+    segment.contains("%2F") || segment.contains("%5C")
+}
+
+/// Whether a dot segment would appear if the slashes of this segment were decoded.
+fn hides_dots(segment: &str) -> bool {
+    segment.split("%2F").flat_map(|part| part.split("%5C")).any(|part| part == "." || part == "..")
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// What a segment may hold unescaped: unreserved characters, sub-delimiters, `:` and `@`.
+fn is_plain(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_spellings_of_a_path_have_its_normal_form() {
+        for spelling in [
+            "/orders",
+            "//orders",
+            "/./orders",
+            "/x/../orders",
+            "/%6Frders",
+            "/%6frders",
+            "/orders/",
+            "/orders//",
+            "/orders/.",
+            "/orders/x/..",
+            "/%2e%2e/orders",
+            "/%2E/orders",
+            "/../../orders",
+            "/x//../orders",
+        ] {
+            assert_eq!(normalize(spelling).as_deref(), Ok("/orders"), "{spelling}");
+        }
+    }
+
+    #[test]
+    fn a_normal_path_is_not_copied() {
+        for path in ["/", "/orders/7:pay", "*", "/a;x=1/b,c"] {
+            assert!(matches!(normalize(path), Ok(Cow::Borrowed(same)) if same == path), "{path}");
+        }
+    }
+
+    #[test]
+    fn escapes_of_reserved_characters_stay_and_are_upper_case() {
+        assert_eq!(normalize("/a%2fb").as_deref(), Ok("/a%2Fb"));
+        assert_eq!(normalize("/a%3ab").as_deref(), Ok("/a%3Ab"));
+        assert_eq!(normalize("/%252e%252e/a").as_deref(), Ok("/%252e%252e/a"));
+    }
+
+    #[test]
+    fn bytes_that_no_uri_may_hold_are_escaped() {
+        assert_eq!(normalize("/caf\u{e9}").as_deref(), Ok("/caf%C3%A9"));
+        assert_eq!(normalize("/{a}").as_deref(), Ok("/%7Ba%7D"));
+    }
+
+    #[test]
+    fn the_root_stays() {
+        for root in ["", "/", "//", "/.", "/..", "/a/.."] {
+            assert_eq!(normalize(root).as_deref(), Ok("/"), "{root}");
+        }
+    }
+
+    #[test]
+    fn paths_that_servers_read_differently_are_refused() {
+        for (path, error) in [
+            ("/..%2forders", PathError::EncodedSlash),
+            ("/x/..%5corders", PathError::EncodedSlash),
+            ("/%2e%2e%2Forders", PathError::EncodedSlash),
+            ("/a%2f./b", PathError::EncodedSlash),
+            ("/a%2Fb/../c", PathError::EncodedSlash),
+            ("/a%00", PathError::Nul),
+            ("/a\0", PathError::Nul),
+            ("/a\\..\\b", PathError::Backslash),
+            ("/a%2", PathError::MalformedEscape),
+            ("/a%zz", PathError::MalformedEscape),
+            ("/a%", PathError::MalformedEscape),
+            ("orders", PathError::NotAbsolute),
+        ] {
+            assert_eq!(normalize(path), Err(error), "{path}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Whose key it is, and what a replay must show. It trusts what the configuration tells it to trust.
+
+use http::{
+    HeaderMap, HeaderName,
+    header::{AUTHORIZATION, COOKIE},
+};
+
+use super::frame::{Frame, print, sha256};
+use super::header::{self, Line};
+use super::{Refusal, Scope, Settings};
+use crate::machine::Print;
+
+/// The kind of a value that is a digest of credentials.
+pub(super) const CREDENTIALS: &str = "credentials";
+
+/// One value of a scope.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Value<'a> {
+    /// The kind: values of different kinds never make the same scope.
+    pub(super) kind: &'static str,
+    /// Which header or cookie.
+    pub(super) name: &'a str,
+    /// As sent; for the credentials only their digest.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The values that make a request's scope.
+pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap) -> Result<Vec<Value<'a>>, Refusal> {
+    let mut values = Vec::new();
+    for leaf in leaves(scope) {
+        let (kind, name, bytes) = match leaf {
+            Scope::TrustedHeader(name) => ("trusted header", name.as_str(), header_value(headers, name)?),
+            Scope::Header(name) => ("header", name.as_str(), header_value(headers, name)?),
+            Scope::Cookie(name) => ("cookie", name.as_str(), cookie(headers, name)?),
+            Scope::Authorization => {
+                let value = header_value(headers, &AUTHORIZATION)?;
+                (CREDENTIALS, AUTHORIZATION.as_str(), sha256(&value).to_vec())
+            }
+            Scope::All(_) | Scope::None => continue,
+        };
+        values.push(Value { kind, name, bytes });
+    }
+    Ok(values)
+}
+
+/// Appends a scope to an operation's identity.
+pub(super) fn frame_values(frame: &mut Frame, values: &[Value<'_>]) {
+    frame.count(values.len());
+    for value in values {
+        frame.part(value.kind);
+        frame.part(value.name);
+        frame.part(&value.bytes);
+    }
+}
+
+/// The fields that a scope is read from.
+pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
+    leaves(scope).into_iter().filter_map(|leaf| match leaf {
+        Scope::TrustedHeader(name) | Scope::Header(name) => Some(name.clone()),
+        Scope::Cookie(_) => Some(COOKIE),
+        Scope::Authorization => Some(AUTHORIZATION),
+        Scope::All(_) | Scope::None => None,
+    })
+}
+
+/// Digest of what a replay must show again. None when nothing is required or the scope itself proves the caller.
+pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Print> {
+    let proven = leaves(&settings.scope).iter().any(|leaf| matches!(leaf, Scope::TrustedHeader(_)));
+    if proven || settings.require_same.is_empty() {
+        return None;
+    }
+    let mut frame = Frame::new("oncegate credentials 1");
+    frame_headers(&mut frame, &settings.require_same, headers);
+    Some(print(&frame.finish()))
+}
+
+/// Appends all lines of the named fields. An absent field is not an empty one.
+pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &HeaderMap) {
+    frame.count(names.len());
+    for name in names {
+        frame.part(name);
+        frame.count(headers.get_all(name).iter().count());
+        headers.get_all(name).iter().for_each(|line| frame.part(line));
+    }
+}
+
+/// A scope's own parts, in order, with `all` taken apart.
+fn leaves(scope: &Scope) -> Vec<&Scope> {
+    let (mut open, mut leaves) = (vec![scope], Vec::new());
+    while let Some(scope) = open.pop() {
+        match scope {
+            Scope::All(parts) => open.extend(parts.iter().rev()),
+            leaf => leaves.push(leaf),
+        }
+    }
+    leaves
+}
+
+fn header_value(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, Refusal> {
+    let missing = |what| Err(Refusal::ScopeMissing(format!("the scope's header {name} {what}")));
+    match header::line(headers, name) {
+        Line::Absent => missing("is not there"),
+        Line::Several => missing("is on several lines"),
+        Line::One(b"") => missing("is blank"),
+        Line::One(value) => Ok(value.to_vec()),
+    }
+}
+
+/// The value of a cookie. HTTP/2 may send cookies on several lines, but none may come twice.
+fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal> {
+    let crumbs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let mut found = crumbs.filter_map(|crumb| {
+        let at = crumb.iter().position(|byte| *byte == b'=')?;
+        (crumb[..at].trim_ascii() == name.as_bytes()).then(|| crumb[at + 1..].trim_ascii())
+    });
+    let missing = |what| Err(Refusal::ScopeMissing(format!("the scope's cookie {name} {what}")));
+    match (found.next(), found.next()) {
+        (None, _) => missing("is not there"),
+        (Some(_), Some(_)) => missing("is there twice"),
+        (Some(b""), None) => missing("is blank"),
+        (Some(value), None) => Ok(value.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(fields: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn hash(scope: &Scope, fields: &[(&str, &str)]) -> [u8; 32] {
+        let mut frame = Frame::new("test");
+        frame_values(&mut frame, &values(scope, &headers(fields)).unwrap());
+        frame.finish()
+    }
+
+    fn name(name: &'static str) -> HeaderName {
+        HeaderName::from_static(name)
+    }
+
+    #[test]
+    fn scopes_of_different_kinds_never_meet() {
+        let fields = [("authorization", "v"), ("x-a", "v"), ("x-b", "v"), ("cookie", "x-a=v")];
+        let all = [
+            Scope::None,
+            Scope::Header(name("x-a")),
+            Scope::TrustedHeader(name("x-a")),
+            Scope::Header(name("x-b")),
+            Scope::Cookie("x-a".to_owned()),
+            Scope::Header(AUTHORIZATION),
+            Scope::Authorization,
+            Scope::All(vec![Scope::Header(name("x-a")), Scope::Header(name("x-b"))]),
+        ]
+        .map(|scope| hash(&scope, &fields));
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_scope_cannot_flow_into_each_other() {
+        let scope = Scope::All(vec![Scope::Header(name("x-a")), Scope::Header(name("x-b"))]);
+        assert_ne!(hash(&scope, &[("x-a", "1"), ("x-b", "23")]), hash(&scope, &[("x-a", "12"), ("x-b", "3")]));
+        assert_ne!(hash(&scope, &[("x-a", "1"), ("x-b", "2")]), hash(&scope, &[("x-a", "2"), ("x-b", "1")]));
+    }
+
+    #[test]
+    fn a_value_that_is_absent_blank_or_double_is_missing() {
+        let header = Scope::Header(name("x-a"));
+        let cookie = Scope::Cookie("sid".to_owned());
+        let cases: [(&Scope, &[(&str, &str)]); 9] = [
+            (&header, &[]),
+            (&header, &[("x-a", " ")]),
+            (&header, &[("x-a", "1"), ("x-a", "1")]),
+            (&cookie, &[("x-a", "1")]),
+            (&cookie, &[("cookie", "sid=")]),
+            (&cookie, &[("cookie", "SID=1; xsid=1; sid")]),
+            (&cookie, &[("cookie", "sid=1; a=b; sid=1")]),
+            (&cookie, &[("cookie", "sid=1"), ("cookie", "sid=2")]),
+            (&Scope::Authorization, &[]),
+        ];
+        for (scope, fields) in cases {
+            assert!(matches!(values(scope, &headers(fields)), Err(Refusal::ScopeMissing(_))), "{scope:?} {fields:?}");
+        }
+        assert!(values(&Scope::All(vec![Scope::None, header]), &headers(&[])).is_err());
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_over_lines() {
+        let fields = headers(&[("cookie", "a=b; sid = x=y ;c=d"), ("cookie", "e=f")]);
+        assert_eq!(values(&Scope::Cookie("sid".to_owned()), &fields).unwrap()[0].bytes, b"x=y");
+    }
+}

@@ -1,0 +1,251 @@
+//! Finding the key: the sources of a route, tried in order. It reads requests and hashes nothing but fingerprints.
+
+use std::cell::OnceCell;
+use std::fmt;
+
+use http::{HeaderMap, HeaderName};
+
+use super::content::{self, Content};
+use super::fingerprint::{self, Canonical};
+use super::frame::Frame;
+use super::header::{self, MAX_KEY};
+use super::json::{Fault, Scan};
+use super::query::{self, Lookup};
+use super::{Refusal, Request, Settings, Source};
+
+/// What sources look at. Without a body, those that need one cannot tell yet.
+pub(super) struct View<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) query: Option<&'a str>,
+    pub(super) body: Option<&'a Body<'a>>,
+}
+
+/// A request's body, read as JSON at most once, and its fingerprint, computed at most once.
+pub(super) struct Body<'a> {
+    request: &'a Request,
+    settings: &'a Settings,
+    pub(super) json: OnceCell<Result<Scan, Fault>>,
+    pub(super) canonical: OnceCell<Canonical>,
+}
+
+/// What came of looking for a key.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    Key(Vec<Part<'a>>),
+    Absent,
+    NeedsBody,
+}
+
+/// One part of a key; most keys have one only.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    pub(super) source: &'a Source,
+    pub(super) value: Value,
+}
+
+/// The value of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    /// A JSON number in canonical form; never the same key as a text.
+    Number(String),
+    Digest([u8; 32]),
+}
+
+/// What one source says.
+enum Look {
+    Here(Value),
+    Absent,
+    NeedsBody,
+}
+
+/// Tries the sources in order: the first that is present is the key.
+pub(super) fn find<'a>(sources: &'a [Source], view: &View<'_>) -> Result<Found<'a>, Refusal> {
+    for source in sources {
+        match parts(source, view)? {
+            Found::Absent => {}
+            found => return Ok(found),
+        }
+    }
+    Ok(Found::Absent)
+}
+
+/// Appends a key to an operation's identity.
+pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
+    frame.count(parts.len());
+    for part in parts {
+        let (kind, name) = part.source.label();
+        frame.part(kind);
+        frame.part(name);
+        match &part.value {
+            Value::Text(text) => {
+                frame.part("text");
+                frame.part(text);
+            }
+            Value::Number(text) => {
+                frame.part("number");
+                frame.part(text);
+            }
+            Value::Digest(digest) => {
+                frame.part("digest");
+                frame.part(digest);
+            }
+        }
+    }
+}
+
+/// The header fields that the sources read.
+pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderName> {
+    sources.iter().flat_map(leaves).filter_map(|leaf| match leaf {
+        Source::Header(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// All parts of one source. Every part is looked at even when one is absent: a malformed one is always refused.
+fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
+    let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
+    for source in leaves(source) {
+        let look = look(source, view).map_err(|what| Refusal::KeyInvalid(format!("the key ({source}) {what}")))?;
+        match look {
+            Look::Here(value) => parts.push(Part { source, value }),
+            Look::Absent => absent = true,
+            Look::NeedsBody => needs_body = true,
+        }
+    }
+    Ok(match (absent, needs_body) {
+        (true, _) => Found::Absent,
+        (false, true) => Found::NeedsBody,
+        (false, false) if parts.is_empty() => Found::Absent,
+        (false, false) => Found::Key(parts),
+    })
+}
+
+fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
+    let value = match (source, view.body) {
+        (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
+        (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
+        (Source::Json(_) | Source::Form(_) | Source::Fingerprint, None) => return Ok(Look::NeedsBody),
+        (Source::Json(pointer), Some(body)) => body.json_value(pointer)?,
+        (Source::Form(name), Some(body)) => body.form_field(name)?,
+        (Source::Fingerprint, Some(body)) => Some(Value::Digest(body.canonical().hash)),
+        // Its parts speak for it.
+        (Source::All(_), _) => None,
+    };
+    Ok(value.map_or(Look::Absent, Look::Here))
+}
+
+/// A source's own parts, in order, with `all` taken apart.
+fn leaves(source: &Source) -> Vec<&Source> {
+    let (mut open, mut leaves) = (vec![source], Vec::new());
+    while let Some(source) = open.pop() {
+        match source {
+            Source::All(parts) => open.extend(parts.iter().rev()),
+            leaf => leaves.push(leaf),
+        }
+    }
+    leaves
+}
+
+fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
+    match query::find(pairs, name) {
+        Lookup::Absent => Ok(None),
+        Lookup::Several => Err("is there several times"),
+        Lookup::Malformed => Err("has a malformed escape"),
+        Lookup::Once(value) => text(String::from_utf8(value.into_owned()).map_err(|_| "is not UTF-8")?).map(Some),
+    }
+}
+
+fn text(text: String) -> Result<Value, &'static str> {
+    if text.trim().is_empty() {
+        return Err("is blank");
+    }
+    if text.chars().count() > MAX_KEY {
+        return Err("has more than 255 characters");
+    }
+    Ok(Value::Text(text))
+}
+
+impl<'a> Body<'a> {
+    pub(super) fn new(request: &'a Request, settings: &'a Settings) -> Self {
+        Self { request, settings, json: OnceCell::new(), canonical: OnceCell::new() }
+    }
+
+    /// The canonical fingerprint.
+    pub(super) fn canonical(&self) -> &Canonical {
+        self.canonical.get_or_init(|| fingerprint::canonical(self.request, &self.settings.fingerprint, self.json.get()))
+    }
+
+    /// The value under a pointer. A body that is no JSON has none, whatever its type says.
+    fn json_value(&self, pointer: &str) -> Result<Option<Value>, &'static str> {
+        if content::is_encoded(&self.request.headers) {
+            return Ok(None);
+        }
+        let pointers = || self.settings.sources.iter().flat_map(leaves).filter_map(Source::pointer);
+        let scan =
+            match self.json.get_or_init(|| fingerprint::scan(self.request, &self.settings.fingerprint, pointers())) {
+                Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),
+                Ok(scan) => scan,
+                Err(Fault::TooDeep) => return Err("is in a body that nests too deep"),
+                Err(Fault::Invalid) => return Ok(None),
+            };
+        let place = pointers().position(|other| other == pointer);
+        json_key(place.and_then(|place| scan.wanted[place].as_deref()))
+    }
+
+    fn form_field(&self, name: &str) -> Result<Option<Value>, &'static str> {
+        match content::content(&self.request.headers) {
+            Content::Form => field(&self.request.body, name),
+            Content::Json | Content::Multipart(_) | Content::Opaque => Ok(None),
+        }
+    }
+}
+
+/// A key from a JSON value in canonical form.
+fn json_key(value: Option<&[u8]>) -> Result<Option<Value>, &'static str> {
+    match value {
+        None | Some(b"null") => Ok(None),
+        Some(value @ [b'"', ..]) => text(serde_json::from_slice(value).map_err(|_| "is not a string")?).map(Some),
+        Some(number @ [b'-' | b'0'..=b'9', ..]) if number.len() <= MAX_KEY => {
+            Ok(Some(Value::Number(number.iter().copied().map(char::from).collect())))
+        }
+        Some([b'-' | b'0'..=b'9', ..]) => Err("has more than 255 digits"),
+        Some(_) => Err("is neither a string nor a number"),
+    }
+}
+
+impl Source {
+    /// The kind, and which one of its kind.
+    fn label(&self) -> (&'static str, &str) {
+        match self {
+            Self::Header(name) => ("header", name.as_str()),
+            Self::Query(name) => ("query parameter", name),
+            Self::Json(pointer) => ("JSON pointer", pointer),
+            Self::Form(name) => ("form field", name),
+            Self::All(_) => ("all", ""),
+            Self::Fingerprint => ("fingerprint", ""),
+        }
+    }
+
+    fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::Json(pointer) => Some(pointer),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::All(_) = self {
+            let parts = leaves(self);
+            return parts.iter().enumerate().try_for_each(|(at, part)| {
+                let join = if at == 0 { "" } else { " with " };
+                write!(f, "{join}{part}")
+            });
+        }
+        let (kind, name) = self.label();
+        f.write_str(kind)?;
+        if name.is_empty() { Ok(()) } else { write!(f, " {name}") }
+    }
+}

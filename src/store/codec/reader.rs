@@ -1,0 +1,92 @@
+//! Reads the parts of an encoded record. It trusts no length, and never allocates more than it was given.
+
+use bytes::Bytes;
+
+use super::{COMMON_NAMES, CodecError};
+use crate::machine::Time;
+
+pub(super) struct Reader {
+    /// What is still to be read. Strings are cut out of it without copying.
+    rest: Bytes,
+}
+
+impl Reader {
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        Self { rest: Bytes::copy_from_slice(bytes) }
+    }
+
+    pub(super) fn end(&self) -> Result<(), CodecError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(CodecError::Trailing(self.rest.len())) }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], CodecError> {
+        let array = *self.rest.first_chunk().ok_or(CodecError::Truncated(field))?;
+        let _ = self.rest.split_to(N);
+        Ok(array)
+    }
+
+    pub(super) fn byte(&mut self, field: &'static str) -> Result<u8, CodecError> {
+        self.array(field).map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self, field: &'static str) -> Result<u16, CodecError> {
+        self.array(field).map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, CodecError> {
+        self.array(field).map(u32::from_be_bytes)
+    }
+
+    pub(super) fn varint(&mut self, field: &'static str) -> Result<u64, CodecError> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte(field)?;
+            let bits = u64::from(byte & 0x7F);
+            // Only one bit is left for the tenth byte.
+            if bits << shift >> shift != bits {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(CodecError::OutOfRange(field))
+    }
+
+    pub(super) fn small(&mut self, field: &'static str) -> Result<u32, CodecError> {
+        u32::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))
+    }
+
+    /// How many things follow that take `each` bytes at least.
+    pub(super) fn count(&mut self, field: &'static str, each: usize) -> Result<usize, CodecError> {
+        let most = self.rest.len() / each;
+        let count = usize::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))?;
+        if count > most { Err(CodecError::OutOfRange(field)) } else { Ok(count) }
+    }
+
+    pub(super) fn text(&mut self, field: &'static str) -> Result<Bytes, CodecError> {
+        let length = usize::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))?;
+        if length > self.rest.len() {
+            return Err(CodecError::OutOfRange(field));
+        }
+        Ok(self.rest.split_to(length))
+    }
+
+    pub(super) fn name(&mut self) -> Result<Bytes, CodecError> {
+        let place = self.byte("field name")?;
+        let Some(place) = usize::from(place).checked_sub(1) else { return self.text("field name") };
+        match COMMON_NAMES.get(place) {
+            Some(name) => Ok(Bytes::from_static(name.as_bytes())),
+            None => {
+                Err(CodecError::UnknownTag { field: "field name", tag: u8::try_from(place + 1).unwrap_or(u8::MAX) })
+            }
+        }
+    }
+
+    pub(super) fn distance(&mut self, field: &'static str, end: Time) -> Result<Time, CodecError> {
+        let zigzag = self.varint(field)?;
+        let distance = zigzag >> 1 ^ (zigzag & 1).wrapping_neg();
+        Ok(Time(end.0.wrapping_sub(distance)))
+    }
+}

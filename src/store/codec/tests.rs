@@ -1,0 +1,231 @@
+//! Tests of the record's bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn bytes(length: usize) -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(any::<u8>(), 0..length).prop_map(Bytes::from)
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    // Real times cluster; extreme ones must survive too.
+    prop_oneof![1_700_000_000_000_u64..1_900_000_000_000, any::<u64>()].prop_map(Time)
+}
+
+fn name() -> impl Strategy<Value = Bytes> {
+    prop_oneof![prop::sample::select(&COMMON_NAMES[..]).prop_map(Bytes::from), bytes(40)]
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let headers = prop::collection::vec((name(), bytes(60)), 0..12);
+    prop_oneof![
+        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Answer::Recorded(Recorded {
+            status,
+            headers,
+            body
+        })),
+        (any::<u16>(), prop::option::of(bytes(80)))
+            .prop_map(|(status, location)| Answer::TooLarge { status, location }),
+        Just(Answer::Unseen),
+    ]
+}
+
+fn cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        Just(Cause::LeaseLost),
+        Just(Cause::Broken),
+        Just(Cause::TimedOut),
+        any::<u16>().prop_map(Cause::Status),
+        Just(Cause::RetryNotSent),
+        Just(Cause::Abandoned),
+    ]
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![
+        (time(), time()).prop_map(|(since, lease)| State::InFlight { since, lease }),
+        (time(), cause()).prop_map(|(since, cause)| State::InDoubt { since, cause }),
+        (time(), answer()).prop_map(|(at, answer)| State::Completed { at, answer }),
+    ]
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let fence =
+        (any::<[u8; 16]>(), any::<u32>()).prop_map(|(attempt, version)| Fence { attempt: AttemptId(attempt), version });
+    let prints = (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>()).prop_map(|(raw, canonical, settings)| Prints {
+        raw: Print(raw),
+        canonical: Print(canonical),
+        settings,
+    });
+    let credentials = prop::option::of(any::<[u8; 16]>().prop_map(Print));
+    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), time()).prop_map(
+        |(fence, number, state, prints, credentials, namespace, expires)| Record {
+            fence,
+            number,
+            state,
+            prints,
+            credentials,
+            namespace: NamespaceTag(namespace),
+            expires,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_record_survives_the_round_trip(record in record()) {
+        let encoded = encode(&record);
+        prop_assert_eq!(&encoded[..FENCE_PREFIX_LEN], &fence_prefix(&record.fence)[..]);
+        prop_assert_eq!(decode(&encoded), Ok(record));
+    }
+
+    #[test]
+    fn a_cut_or_lengthened_record_is_refused(record in record(), tail in any::<u8>()) {
+        let mut encoded = encode(&record);
+        for length in 0..encoded.len() {
+            prop_assert!(decode(&encoded[..length]).is_err(), "cut to {} of {}", length, encoded.len());
+        }
+        encoded.push(tail);
+        prop_assert_eq!(decode(&encoded), Err(CodecError::Trailing(1)));
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused_calmly(
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+        record in record(),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+    ) {
+        let _ = decode(&noise);
+        let mut damaged = encode(&record);
+        let at = at.index(damaged.len());
+        damaged[at] = byte;
+        // Any answer will do, as long as it comes.
+        let _ = decode(&damaged);
+    }
+}
+
+/// A completed record as the gateway writes it.
+fn sample() -> Record {
+    let headers = [("content-type", &b"application/json"[..]), ("location", b"/orders/7"), ("x-shop", b"caf\xe9")];
+    Record {
+        fence: Fence { attempt: AttemptId([0xA1; 16]), version: 3 },
+        number: 1,
+        state: State::Completed {
+            at: Time(1_790_000_000_000),
+            answer: Answer::Recorded(Recorded {
+                status: 201,
+                headers: headers.iter().map(|(name, value)| (Bytes::from(*name), Bytes::from(*value))).collect(),
+                body: Bytes::from_static(b"{\"id\":7}"),
+            }),
+        },
+        prints: Prints { raw: Print([0xB2; 16]), canonical: Print([0xC3; 16]), settings: 0x0102_0304 },
+        credentials: Some(Print([0xD4; 16])),
+        namespace: NamespaceTag(0x0506_0708),
+        expires: Time(1_790_086_400_000),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
+/// Records outlive the program that wrote them: a change of these bytes needs a new format version.
+#[test]
+fn the_format_does_not_change_by_accident() {
+    let golden = concat!(
+        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
+        "0182010506070801020304",
+        "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4",
+        "8090dbcb8c3480f0b25200c903",
+        "01106170706c69636174696f6e2f6a736f6e03092f6f72646572732f370006782d73686f7004636166e9",
+        "087b226964223a377d",
+    );
+    assert_eq!(hex(&encode(&sample())), golden);
+}
+
+/// Stored records refer to names by their place: a second copy of the list catches a change of order.
+#[test]
+fn common_names_keep_their_places() {
+    let known = "content-type content-length location cache-control etag last-modified content-encoding \
+        content-language vary expires link content-disposition accept-ranges allow pragma content-location \
+        strict-transport-security x-content-type-options x-frame-options content-security-policy";
+    assert!(COMMON_NAMES.join(" ").starts_with(known));
+}
+
+#[test]
+fn a_completed_record_costs_little_over_its_answer() {
+    let body = Bytes::from(vec![b'x'; 200]);
+    let mut record = sample();
+    record.credentials = None;
+    record.state = State::Completed {
+        at: Time(1_790_000_000_000),
+        answer: Answer::Recorded(Recorded { status: 200, headers: vec![], body: body.clone() }),
+    };
+    let bare = encode(&record).len();
+    let overhead = bare - body.len() - 2;
+    assert!(overhead <= 77, "{overhead} bytes of overhead");
+
+    let name = Bytes::from_static(b"content-type");
+    let value = Bytes::from_static(b"application/json");
+    let field = vec![(name, value.clone())];
+    record.state = State::Completed {
+        at: Time(1_790_000_000_000),
+        answer: Answer::Recorded(Recorded { status: 200, headers: field, body }),
+    };
+    assert_eq!(encode(&record).len(), bare + value.len() + 2, "a common name takes one byte");
+}
+
+#[test]
+fn says_what_is_wrong() {
+    let good = encode(&sample());
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        decode(&bytes)
+    };
+    assert_eq!(with(0, 2), Err(CodecError::UnknownFormat(2)));
+    assert_eq!(with(21, 9), Err(CodecError::UnknownFingerprint(9)));
+    assert_eq!(with(22, 0x86), Err(CodecError::UnknownTag { field: "kind", tag: 6 }));
+    assert_eq!(decode(&[]), Err(CodecError::Truncated("format version")));
+    assert_eq!(decode(&good[..10]), Err(CodecError::Truncated("attempt id")));
+}
+
+#[test]
+fn lengths_are_not_believed() {
+    let mut record = sample();
+    record.state = State::Completed {
+        at: record.expires,
+        answer: Answer::Recorded(Recorded { status: 200, headers: vec![], body: Bytes::new() }),
+    };
+    let mut bytes = encode(&record);
+    let body = bytes.pop();
+    assert_eq!(body, Some(0));
+    // A body of 2^63 bytes, then one whose length does not even fit 64 bits.
+    let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
+    assert_eq!(decode(&[&bytes[..], &huge].concat()), Err(CodecError::OutOfRange("body")));
+    assert_eq!(decode(&[&bytes[..], &[0xFF; 10]].concat()), Err(CodecError::OutOfRange("body")));
+    bytes.pop();
+    assert_eq!(decode(&[&bytes[..], &huge, &[0; 9]].concat()), Err(CodecError::OutOfRange("field count")));
+}
+
+#[test]
+fn unknown_names_and_causes_are_refused() {
+    let mut record = sample();
+    record.state = State::InDoubt { since: record.expires, cause: Cause::Abandoned };
+    let mut bytes = encode(&record);
+    let last = bytes.len() - 1;
+    bytes[last] = 6;
+    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 6 }));
+
+    let name = Bytes::from_static(b"vary");
+    record.state = State::Completed {
+        at: record.expires,
+        answer: Answer::Recorded(Recorded { status: 200, headers: vec![(name, Bytes::new())], body: Bytes::new() }),
+    };
+    let mut bytes = encode(&record);
+    let place = bytes.len() - 3;
+    bytes[place] = 21;
+    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "field name", tag: 21 }));
+}

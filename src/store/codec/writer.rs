@@ -1,0 +1,60 @@
+//! Writes the parts of an encoded record. It knows numbers and strings, not records.
+
+use super::COMMON_NAMES;
+use crate::machine::Time;
+
+pub(super) struct Writer(Vec<u8>);
+
+impl Writer {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self(Vec::with_capacity(capacity))
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Seven bits a byte, lowest first; the high bit says that more follow.
+    pub(super) fn varint(&mut self, mut number: u64) {
+        while number > 0x7F {
+            self.byte(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.byte(number.to_le_bytes()[0]);
+    }
+
+    pub(super) fn length(&mut self, length: usize) {
+        self.varint(length as u64);
+    }
+
+    /// A string with its length in front.
+    pub(super) fn text(&mut self, text: &[u8]) {
+        self.length(text.len());
+        self.bytes(text);
+    }
+
+    /// A field name: its place among the common ones, or 0 and the name.
+    pub(super) fn name(&mut self, name: &[u8]) {
+        let mut places = (1..).zip(COMMON_NAMES);
+        if let Some((place, _)) = places.find(|(_, common)| common.as_bytes() == name) {
+            self.byte(place);
+        } else {
+            self.byte(0);
+            self.text(name);
+        }
+    }
+
+    /// How far before `end` the time is. Zigzag, since a time may also lie behind it.
+    pub(super) fn distance(&mut self, time: Time, end: Time) {
+        let distance = end.0.wrapping_sub(time.0).cast_signed();
+        self.varint((distance << 1 ^ distance >> 63).cast_unsigned());
+    }
+}

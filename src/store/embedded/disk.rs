@@ -1,0 +1,146 @@
+//! The database file: made, opened, read, written, and opened again after a fault. It decides nothing about records.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use redb::{Builder, Database, ReadableDatabase};
+
+use super::tables::{self, RECORDS, Snapshot, Tables};
+use crate::machine::Time;
+
+const FILE: &str = "records.redb";
+/// What the file is called until it is whole: a file under its real name always has tables, so an empty one is a fault
+/// and never a new beginning.
+const UNBORN: &str = "records.redb.new";
+
+/// Pages that the database keeps in memory, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// Opens the same database again.
+pub(super) type Reopen = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
+
+/// A database that can be lost and found again while others use it.
+pub(super) struct Disk {
+    /// None between a fault and the next success in opening it.
+    database: RwLock<Option<Database>>,
+    reopen: Reopen,
+}
+
+/// The cache setting, before the file is named.
+pub(super) fn builder() -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// Makes the directory and an empty database in it, unless they are there.
+pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
+    // The records hold what upstreams answered: none of other users' business.
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let (file, unborn) = (directory.join(FILE), directory.join(UNBORN));
+    if file.try_exists()? {
+        return Ok(());
+    }
+    let database = builder().create(&unborn)?;
+    let transaction = database.begin_write()?;
+    Tables::open(&transaction)?.set_layout()?;
+    transaction.commit()?;
+    drop(database);
+    // Unlike a rename, a link never replaces a database that another process has made meanwhile.
+    let linked = std::fs::hard_link(&unborn, &file).or_else(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    });
+    linked?;
+    // A file is not safe before its name is.
+    sync(directory)?;
+    directory.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync)?;
+    // A second process may have been faster; a left-over is written over by nobody.
+    let _ = std::fs::remove_file(&unborn);
+    Ok(())
+}
+
+fn sync(directory: &Path) -> Result<(), redb::Error> {
+    Ok(File::open(directory)?.sync_all()?)
+}
+
+/// How to open the database of a directory.
+pub(super) fn opener(directory: &Path) -> Reopen {
+    let file = directory.join(FILE);
+    Box::new(move || Ok(builder().open(&file)?))
+}
+
+impl Disk {
+    /// Opens the database. Also answers the stored high-water mark; none if the layout is a stranger's.
+    pub(super) fn open(reopen: Reopen) -> Result<(Self, Option<Time>), redb::Error> {
+        let disk = Self { database: RwLock::new(None), reopen };
+        disk.ensure_open()?;
+        let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
+        Ok((disk, mark))
+    }
+
+    /// The records as the last commit left them. Reads from it fail once the database has been closed.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
+        self.with(|database| Ok(Snapshot(database.begin_read()?.open_table(RECORDS)?)))
+    }
+
+    /// Runs `steps` in one write transaction, and commits durably if they say that they changed anything.
+    pub(super) fn commit<T>(
+        &self,
+        steps: impl FnOnce(&mut Tables<'_>) -> Result<(T, Changed), redb::StorageError>,
+    ) -> Result<T, redb::Error> {
+        self.with(|database| {
+            let mut transaction = database.begin_write()?;
+            // Opens at once after a crash; and it syncs the pages before the header that names them, so a header never
+            // points at pages that a failed sync has lost.
+            transaction.set_quick_repair(true);
+            let (value, changed) = steps(&mut Tables::open(&transaction)?)?;
+            match changed {
+                Changed::Yes => transaction.commit()?,
+                Changed::No => transaction.abort()?,
+            }
+            Ok(value)
+        })
+    }
+
+    /// Opens the database if it is closed.
+    pub(super) fn ensure_open(&self) -> Result<(), redb::Error> {
+        if self.with(|_| Ok(())).is_err() {
+            let database = guarded(&self.reopen)?;
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+        }
+        Ok(())
+    }
+
+    /// Closes the database and gives its lock back. Snapshots that are still about read no more.
+    pub(super) fn close(&self) {
+        let database = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Err(error) = guarded(|| database.map_or(Ok(()), |database| Ok(database.close()?))) {
+            tracing::warn!(%error, "the embedded store was not closed cleanly; the next opening repairs it");
+        }
+    }
+
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        work(database.as_ref().ok_or(redb::Error::DatabaseClosed)?)
+    }
+}
+
+/// Whether a transaction has anything to commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It has to be durable before anybody hears of it.
+    Yes,
+    /// There is nothing to sync.
+    No,
+}
+
+/// Runs `work`; the database trusts its file and may panic over a damaged one, which is an error like any other here.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    let panicked = |_| Err(redb::Error::Corrupted("the file makes no sense".to_owned()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+}

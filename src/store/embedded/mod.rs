@@ -1,0 +1,216 @@
+//! Records in a database file of this gateway's own: durable, for one process. Not shared between gateways.
+
+mod disk;
+mod high_water;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::future::{Future, ready};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::{Cursor, Page, Reply, Store, StoreError, Written};
+use crate::clock::Clock;
+use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
+use disk::{Disk, Reopen};
+use high_water::HighWater;
+use tables::{Change, Sealed, Snapshot};
+use writer::{Request, Writer};
+
+/// Commands that may wait for the writer; more wait in their callers, within their time.
+const QUEUE: usize = 512;
+
+/// Reads that may be on the disk at once. A disk that hangs holds this many threads and no more.
+const READS: usize = 16;
+
+/// How long the record of a probe may stay when the process dies in the middle.
+const PROBE_LIFE: Duration = Duration::from_secs(10);
+
+/// A store in a file. A write is on the disk when it returns; concurrent writes share one sync.
+pub struct EmbeddedStore {
+    disk: Arc<Disk>,
+    time: Arc<HighWater>,
+    clock: Clock,
+    command_timeout: Duration,
+    reads: Arc<Semaphore>,
+    /// None only while the store is dropped.
+    requests: Option<mpsc::Sender<Request>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another part of this one, has the database open.
+    #[error("the store in {0} is in use by another process: one gateway to one embedded store")]
+    InUse(PathBuf),
+    /// The database has a layout that this version does not know.
+    #[error("the store in {0} was written by another version of oncegate")]
+    UnknownLayout(PathBuf),
+    /// The directory or the file cannot be used, or the file is damaged.
+    #[error("the store in {path} cannot be opened: {reason}")]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// What the database or the system says.
+        reason: String,
+    },
+}
+
+impl EmbeddedStore {
+    /// Opens the store in the directory `path`, which is made if it is missing. Calls end within `command_timeout`.
+    /// `clock` is calibrated with the store's time.
+    ///
+    /// # Errors
+    /// When another process has it open, it is of another version, or it cannot be read.
+    pub fn open(path: &Path, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
+        disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))?;
+        Self::start(path, disk::opener(path), command_timeout, clock)
+    }
+
+    fn start(path: &Path, reopen: Reopen, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
+        let (disk, mark) = Disk::open(reopen).map_err(|error| OpenError::new(path, error))?;
+        let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
+        let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark)));
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let writer = Writer { disk: Arc::clone(&disk), time: Arc::clone(&time), requests: queue };
+        let writer = std::thread::Builder::new()
+            .name("embedded-store".to_owned())
+            .spawn(|| writer.run())
+            .map_err(|error| OpenError::new(path, error.into()))?;
+        clock.calibrate(time.now(), Duration::ZERO);
+        let reads = Arc::new(Semaphore::new(READS));
+        Ok(Self { disk, time, clock, command_timeout, reads, requests: Some(requests), writer: Some(writer) })
+    }
+
+    /// Frees some expired records, at most 200, and says how many. Writes do the same in passing; this is for a store
+    /// that nobody writes to.
+    ///
+    /// # Errors
+    /// When the store is unavailable.
+    pub async fn reclaim(&self) -> Result<usize, StoreError> {
+        self.ask(Request::Reclaim).await
+    }
+
+    async fn change(&self, id: &OperationId, expect: Expect, put: Option<&Record>) -> Result<Written, StoreError> {
+        let change = Change { id: *id, expect, put: put.map(|record| Sealed::new(id, record)) };
+        self.ask(|reply| Request::Change(change, reply)).await
+    }
+
+    /// Hands the writer a command and waits for the answer.
+    async fn ask<T>(&self, request: impl FnOnce(writer::Reply<T>) -> Request) -> Result<T, StoreError> {
+        let stopped = || StoreError::Unavailable("the store's writer has stopped".to_owned());
+        self.bounded(async {
+            let (reply, answer) = oneshot::channel();
+            let requests = self.requests.as_ref().ok_or_else(stopped)?;
+            requests.send(request(reply)).await.map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())?
+        })
+        .await
+    }
+
+    /// Reads on a thread that may wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Snapshot, Time) -> Result<T, redb::StorageError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (disk, now) = (Arc::clone(&self.disk), self.time.now());
+        self.bounded(async {
+            let permit = Arc::clone(&self.reads).acquire_owned().await;
+            let work = move || {
+                let _permit = permit;
+                disk::guarded(|| Ok(look(&disk.snapshot()?, now)?)).map_err(|error| error.to_string())
+            };
+            let outcome = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()));
+            outcome.map_err(|reason| self.mend(reason))
+        })
+        .await
+    }
+
+    /// After a failed read: has the writer look whether the database still works. If its queue is full, it is about to.
+    fn mend(&self, reason: String) -> StoreError {
+        tracing::error!(reason, "the embedded store failed to read");
+        let _ = self.requests.as_ref().map(|requests| requests.try_send(Request::Reclaim(oneshot::channel().0)));
+        StoreError::Unavailable(reason)
+    }
+
+    async fn bounded<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let late = |_| Err(StoreError::Unavailable(format!("no answer within {:?}", self.command_timeout)));
+        tokio::time::timeout(self.command_timeout, work).await.unwrap_or_else(late)
+    }
+
+    /// Reserves and releases an operation that nobody can name.
+    async fn probe_now(&self) -> Result<(), StoreError> {
+        let id = OperationId(rand::random());
+        let now = self.time.now();
+        let expires = now.plus(PROBE_LIFE);
+        let record = Record {
+            fence: Fence { attempt: AttemptId(rand::random()), version: 1 },
+            number: 1,
+            state: State::InFlight { since: now, lease: expires },
+            prints: Prints { raw: Print([0; 16]), canonical: Print([0; 16]), settings: 0 },
+            credentials: None,
+            namespace: NamespaceTag(0),
+            expires,
+        };
+        self.change(&id, Expect::Absent, Some(&record)).await?;
+        self.change(&id, Expect::Fence(record.fence), None).await?;
+        Ok(())
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
+        let id = *id;
+        Box::pin(async move { Ok(self.read(move |snapshot, now| snapshot.load(&id, now)).await??) })
+    }
+
+    fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
+        Box::pin(self.change(id, expect, Some(record)))
+    }
+
+    fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
+        Box::pin(self.change(id, Expect::Fence(fence), None))
+    }
+
+    fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
+        Box::pin(self.read(move |snapshot, now| snapshot.list(&from, limit, now)))
+    }
+
+    fn time(&self) -> Reply<'_, Time> {
+        let now = self.time.now();
+        self.clock.calibrate(now, Duration::ZERO);
+        Box::pin(ready(Ok(now)))
+    }
+
+    fn probe(&self) -> Reply<'_, ()> {
+        Box::pin(self.bounded(self.probe_now()))
+    }
+}
+
+impl Drop for EmbeddedStore {
+    /// Lets the writer finish what it was given, and waits until the file is closed.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the embedded store's writer had died");
+        }
+    }
+}
+
+impl OpenError {
+    fn new(path: &Path, error: redb::Error) -> Self {
+        match error {
+            redb::Error::DatabaseAlreadyOpen => Self::InUse(path.to_owned()),
+            other => Self::Unusable { path: path.to_owned(), reason: other.to_string() },
+        }
+    }
+}

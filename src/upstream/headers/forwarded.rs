@@ -1,0 +1,61 @@
+//! `X-Forwarded-*` and `Forwarded`: what this hop saw, after what trusted hops before it saw.
+
+use std::net::IpAddr;
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
+
+use super::{Hop, fields, set as set_line};
+
+static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Whether a field that came is not copied: because [`set`] says it anew, or because nobody vouches for it.
+pub(super) fn is_replaced(name: &HeaderName, trusted: bool) -> bool {
+    let ours = *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name);
+    // With underscores it is not the field that trusted proxies set, and yet some servers would take it for that.
+    let forged = !trusted || name.as_str().contains('_');
+    ours || (forged && fields::starts_with(name, "x-forwarded-"))
+}
+
+/// Says in one line each who asked, how and for which host. `came` holds the fields as they came.
+///
+/// The peer is added to what trusted proxies say of the client. Their scheme and host stay as they are: these speak of
+/// the client's own connection, and this hop's would only hide them.
+pub(super) fn set(out: &mut HeaderMap, came: &HeaderMap, hop: &Hop<'_>) {
+    let known = |name: &HeaderName| if hop.trusted { one_line(came, name) } else { None };
+    let peer = hop.peer.to_canonical();
+    set_line(out, &FOR, &appended(known(&FOR), &peer.to_string()));
+    set_line(out, &PROTO, &known(&PROTO).unwrap_or_else(|| hop.scheme.into()));
+    if let Some(host) = known(&HOST).or_else(|| hop.host.map(Into::into)) {
+        set_line(out, &HOST, &host);
+    }
+    if let Some(line) = known(&FORWARDED) {
+        set_line(out, &FORWARDED, &appended(Some(line), &element(peer, hop)));
+    }
+}
+
+/// All lines of a field as one; none when they are missing or blank.
+fn one_line(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes().trim_ascii()).collect();
+    let lines: Vec<&[u8]> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { None } else { Some(lines.join(&b", "[..])) }
+}
+
+fn appended(line: Option<Vec<u8>>, last: &str) -> Vec<u8> {
+    let mut line = line.map_or_else(Vec::new, |line| [&line[..], b", "].concat());
+    line.extend_from_slice(last.as_bytes());
+    line
+}
+
+/// This hop in the words of RFC 7239.
+fn element(peer: IpAddr, hop: &Hop<'_>) -> String {
+    let peer = match peer {
+        IpAddr::V4(peer) => peer.to_string(),
+        IpAddr::V6(peer) => format!("\"[{peer}]\""),
+    };
+    let host = hop.host.map(|host| host.replace('\\', "\\\\").replace('"', "\\\""));
+    let host = host.map(|host| format!(";host=\"{host}\"")).unwrap_or_default();
+    format!("for={peer}{host};proto={}", hop.scheme)
+}

@@ -1,0 +1,88 @@
+//! What a proxy must change in header fields, and nothing else. Framing and `Host` are the client's matter.
+
+mod fields;
+mod forwarded;
+mod replay;
+mod trace;
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub use replay::replayable;
+
+use crate::machine::OperationId;
+
+static OPERATION: HeaderName = HeaderName::from_static("oncegate-operation");
+static ATTEMPT: HeaderName = HeaderName::from_static("oncegate-attempt");
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The last step of a request's way to this gateway.
+#[derive(Debug, Clone, Copy)]
+pub struct Hop<'a> {
+    /// Who is connected.
+    pub peer: IpAddr,
+    /// Whether the peer's own forwarding fields are believed.
+    pub trusted: bool,
+    /// How the request came: `http` or `https`.
+    pub scheme: &'a str,
+    /// The `Host` that the request was sent to, if it said one.
+    pub host: Option<&'a str>,
+}
+
+/// The fields of a request as they go to the upstream.
+///
+/// Fields of this hop and the gateway's own are gone; forwarding and tracing fields say what this hop knows. All others
+/// keep their bytes, their lines and their order.
+pub fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
+    let named = fields::named_by_connection(headers);
+    let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
+    let mut out = HeaderMap::with_capacity(headers.keys_len() + 8);
+    for (name, value) in headers {
+        let gone = fields::ends_here(name, &named, chunked)
+            || fields::is_awaited_continue(name, value)
+            || forwarded::is_replaced(name, hop.trusted);
+        if !gone {
+            out.append(name, value.clone());
+        }
+    }
+    forwarded::set(&mut out, headers, hop);
+    trace::set(&mut out);
+    out
+}
+
+/// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none.
+pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, number: u32) {
+    let digest = operation.to_string();
+    if !headers.contains_key(&IDEMPOTENCY_KEY) {
+        set(headers, &IDEMPOTENCY_KEY, format!("og-{digest}").as_bytes());
+    }
+    set(headers, &OPERATION, digest.as_bytes());
+    headers.insert(&ATTEMPT, HeaderValue::from(number));
+}
+
+/// Takes from an answer what does not go to the client: fields of this hop, and marks that only the gateway sets.
+pub fn inbound(headers: &mut HeaderMap) {
+    let named = fields::named_by_connection(headers);
+    let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
+    let gone = |name: &HeaderName| fields::ends_here(name, &named, chunked) || fields::is_gateway_mark(name);
+    if !headers.keys().any(gone) {
+        return;
+    }
+    // Removing one by one would shuffle the fields that stay.
+    let mut kept = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers.iter().filter(|(name, _)| !gone(name)) {
+        kept.append(name, value.clone());
+    }
+    *headers = kept;
+}
+
+/// Sets a field to one line. Bytes that cannot stand in a field are not sent.
+fn set(headers: &mut HeaderMap, name: &HeaderName, value: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(value) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! One id through the whole chain: `traceparent` (W3C Trace Context) and `X-Request-Id`. Spans are not recorded here.
+
+use std::num::NonZero;
+
+use http::{HeaderMap, HeaderName};
+use uuid::Builder;
+
+use super::set as set_line;
+use crate::clock::Clock;
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest `X-Request-Id` that is passed on, in bytes.
+const LONGEST_ID: usize = 128;
+
+/// What a step of a trace takes over from the one before.
+struct Trace<'a> {
+    id: &'a str,
+    flags: u8,
+}
+
+/// Continues or begins the trace; keeps or makes the request's id.
+pub(super) fn set(headers: &mut HeaderMap) {
+    let span = rand::random::<NonZero<u64>>();
+    let came = only(headers, &TRACEPARENT).and_then(|value| std::str::from_utf8(value).ok()).and_then(Trace::parse);
+    let parent = if let Some(Trace { id, flags }) = came {
+        format!("00-{id}-{span:016x}-{flags:02x}")
+    } else {
+        // A state without its trace means nothing.
+        headers.remove(&TRACESTATE);
+        // Sampled: a trace that begins unsampled would switch the tracing of most servers behind us off.
+        format!("00-{:032x}-{span:016x}-01", rand::random::<NonZero<u128>>())
+    };
+    set_line(headers, &TRACEPARENT, parent.as_bytes());
+    if !only(headers, &REQUEST_ID).is_some_and(is_sane) {
+        let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &rand::random()).into_uuid();
+        set_line(headers, &REQUEST_ID, id.to_string().as_bytes());
+    }
+}
+
+impl<'a> Trace<'a> {
+    /// Reads a `traceparent`. Later versions may add fields at the end, version 00 may not.
+    fn parse(value: &'a str) -> Option<Self> {
+        let mut fields = value.split('-');
+        let version = fields.next().filter(|version| is_hex(version, 2) && *version != "ff")?;
+        let id = fields.next().filter(|id| is_id(id, 32))?;
+        fields.next().filter(|parent| is_id(parent, 16))?;
+        let flags = fields.next().filter(|flags| is_hex(flags, 2))?;
+        if version == "00" && fields.next().is_some() {
+            return None;
+        }
+        // Sampled, and random id: the flags with a known meaning.
+        Some(Self { id, flags: u8::from_str_radix(flags, 16).ok()? & 0b11 })
+    }
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_id(text: &str, digits: usize) -> bool {
+    is_hex(text, digits) && text.bytes().any(|byte| byte != b'0')
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    (1..=LONGEST_ID).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
+}
+
+/// The field's value if it is there once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut lines = headers.get_all(name).iter();
+    let line = lines.next()?;
+    lines.next().is_none().then_some(line.as_bytes())
+}

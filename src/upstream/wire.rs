@@ -1,0 +1,172 @@
+//! A connection's socket under watch: was a byte of the present request written? It knows nothing of HTTP.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+/// Nothing of the present request was written.
+const CLEAN: u8 = 0;
+/// A byte of it was written, or is being written now.
+const TOUCHED: u8 = 1;
+/// Nothing of it was written, and nothing ever will be.
+const SEALED: u8 = 2;
+
+/// What the sender of a request and the socket under it know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    state: AtomicU8,
+    probe: AtomicBool,
+}
+
+impl Line {
+    /// A new request begins. On a connection that lay idle, `probe` asks the socket itself whether the server has
+    /// closed it, before anything is written: the event loop may not have heard of it yet.
+    pub(super) fn begin(&self, probe: bool) {
+        self.state.store(CLEAN, Ordering::Release);
+        self.probe.store(probe, Ordering::Release);
+    }
+
+    /// Whether nothing of the present request was written. If so, nothing will be: the socket refuses from now on.
+    pub(super) fn seal(&self) -> bool {
+        self.state.compare_exchange(CLEAN, SEALED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Runs a write, marked as begun before the first byte can leave, so that no byte slips past a seal.
+    fn write(&self, write: impl FnOnce() -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let first = match self.state.compare_exchange(CLEAN, TOUCHED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(SEALED) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => false,
+        };
+        let written = write();
+        if first && !matches!(written, Poll::Ready(Ok(1..))) {
+            self.state.store(CLEAN, Ordering::Release);
+        }
+        written
+    }
+}
+
+/// The socket. Only its first write of a request costs more than the bare socket would.
+pub(super) struct Wire {
+    io: TokioIo<TcpStream>,
+    line: Arc<Line>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
+        Self { io: TokioIo::new(stream), line }
+    }
+
+    /// Looks at the socket without the event loop: nothing to read is the only good answer on an idle connection.
+    fn look(&self) -> Poll<io::Result<()>> {
+        match SockRef::from(self.io.inner()).peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => Poll::Ready(Ok(())),
+            // Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
+            Ok(_) => {
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "unasked bytes on an idle connection")))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Read for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        // hyper reads an idle connection before it takes the next request from its queue. So an end found here
+        // gives the request back unsent.
+        if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
+            return self.look();
+        }
+        read
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.line.write(|| Pin::new(&mut this.io).poll_write(cx, buf))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.line.write(|| Pin::new(&mut this.io).poll_write_vectored(cx, bufs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_byte_cannot_be_sealed_away() {
+        let line = Line::default();
+        assert!(matches!(line.write(|| Poll::Ready(Ok(1))), Poll::Ready(Ok(1))));
+        assert!(!line.seal());
+        assert!(matches!(line.write(|| Poll::Ready(Ok(7))), Poll::Ready(Ok(7))));
+    }
+
+    #[test]
+    fn a_write_that_moved_nothing_leaves_the_line_clean() {
+        let outcomes = [Poll::Pending, Poll::Ready(Ok(0)), Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))];
+        for outcome in outcomes {
+            let line = Line::default();
+            let shown = format!("{outcome:?}");
+            drop(line.write(|| outcome));
+            assert!(line.seal(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_failed_write_after_a_good_one_proves_nothing() {
+        let line = Line::default();
+        assert!(line.write(|| Poll::Ready(Ok(5))).is_ready());
+        assert!(line.write(|| Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))).is_ready());
+        assert!(!line.seal());
+    }
+
+    #[test]
+    fn a_sealed_line_writes_nothing_more() {
+        let line = Line::default();
+        assert!(line.seal());
+        let written = line.write(|| panic!("the socket was asked to write"));
+        assert!(matches!(written, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe));
+    }
+
+    #[test]
+    fn nobody_can_seal_a_line_while_it_writes() {
+        let line = Line::default();
+        let written = line.write(|| {
+            assert!(!line.seal());
+            Poll::Ready(Ok(3))
+        });
+        assert!(matches!(written, Poll::Ready(Ok(3))));
+    }
+}

@@ -1,0 +1,10 @@
+//! The rules against a small model of their own, and the cases that matter most by name. Not the simulation.
+
+#[path = "machine/cases.rs"]
+mod cases;
+#[path = "machine/model.rs"]
+mod model;
+#[path = "machine/random.rs"]
+mod random;
+#[path = "machine/system.rs"]
+mod system;

@@ -1,0 +1,152 @@
+//! One operation over a trivial conditional store, driven by the machine's verbs the way the arbiter drives them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use oncegate::machine::{
+    Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, InDoubt, NamespaceTag, OperationId, Outcomes,
+    Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, admit, lapse, renew, settle,
+};
+
+pub(crate) const START: Time = Time(1_000_000);
+pub(crate) const LEASE: u64 = 15_000;
+pub(crate) const ATTEMPT_TIMEOUT: u64 = 60_000;
+pub(crate) const RETENTION: u64 = 600_000;
+pub(crate) const DOUBT_RETENTION: u64 = 900_000;
+
+pub(crate) fn policy(in_doubt: InDoubt) -> Policy {
+    Policy {
+        lease: Duration::from_millis(LEASE),
+        attempt_timeout: Duration::from_millis(ATTEMPT_TIMEOUT),
+        retention: Duration::from_millis(RETENTION),
+        doubt_retention: Duration::from_millis(DOUBT_RETENTION),
+        in_doubt,
+        compare: true,
+        outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
+    }
+}
+
+/// What a request looks like, small enough to be chosen at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) raw: u8,
+    pub(crate) canonical: u8,
+    pub(crate) settings: u32,
+    pub(crate) caller: Option<u8>,
+}
+
+pub(crate) const PLAIN: Look = Look { raw: 1, canonical: 1, settings: 1, caller: Some(1) };
+
+pub(crate) fn arrival(look: Look) -> Arrival {
+    let canonical = Print([look.canonical; 16]);
+    let credentials = look.caller.map(|caller| Print([caller; 16]));
+    Arrival::new(OperationId([7; 32]), NamespaceTag(3), Print([look.raw; 16]), look.settings, credentials, move || {
+        canonical
+    })
+}
+
+pub(crate) fn attempt(name: u8) -> AttemptId {
+    AttemptId([name; 16])
+}
+
+pub(crate) fn answer(mark: u8) -> Answer {
+    Answer::Recorded(Recorded { status: 201, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) })
+}
+
+/// An answer as the outcome table judges it. The body names the attempt.
+pub(crate) fn answered(policy: &Policy, status: u16, mark: u8) -> Ending {
+    Ending::Answered { judgement: policy.outcomes.judge(status, false), status, answer: answer(mark) }
+}
+
+/// What a request was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    Act(Record),
+    Refused(Duplicate),
+}
+
+pub(crate) struct System {
+    pub(crate) policy: Policy,
+    pub(crate) now: Time,
+    pub(crate) stored: Option<Record>,
+}
+
+impl System {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy, now: START, stored: None }
+    }
+
+    pub(crate) fn pass(&mut self, millis: u64) {
+        self.now = Time(self.now.0 + millis);
+        let now = self.now;
+        self.stored = self.stored.take().filter(|record| record.expires > now);
+    }
+
+    /// The conditional write; false when it lost.
+    pub(crate) fn write(&mut self, expect: Expect, record: Record) -> bool {
+        let met = match (expect, &self.stored) {
+            (Expect::Absent, stored) => stored.is_none(),
+            (Expect::Fence(fence), stored) => stored.as_ref().is_some_and(|stored| stored.fence == fence),
+        };
+        if met {
+            self.stored = Some(record);
+        }
+        met
+    }
+
+    /// The admission loop, begun without looking: as a gateway does whose filter knows nothing.
+    pub(crate) fn admit(&mut self, look: Look, name: u8) -> Told {
+        let mut found = None;
+        loop {
+            match admit(found.as_ref(), &arrival(look), &self.policy, attempt(name), self.now) {
+                Admission::Claim { expect, record } => {
+                    if self.write(expect, record.clone()) {
+                        return Told::Act(record);
+                    }
+                }
+                Admission::Own(record) => return Told::Act(record),
+                Admission::Lapse { expect, record } => {
+                    self.write(expect, record);
+                }
+                Admission::Duplicate(duplicate) => return Told::Refused(duplicate),
+            }
+            found.clone_from(&self.stored);
+        }
+    }
+
+    /// The settling loop.
+    pub(crate) fn settle(&mut self, held: &Record, ending: &Ending) -> Settled {
+        let mut found = Some(held.clone());
+        loop {
+            match settle(held, found.as_ref(), ending, &self.policy, self.now) {
+                Settling::Write { expect, record, settled } => {
+                    if self.write(expect, record) {
+                        return settled;
+                    }
+                }
+                Settling::Remove { fence, settled } => {
+                    if self.stored.as_ref().is_some_and(|stored| stored.fence == fence) {
+                        self.stored = None;
+                        return settled;
+                    }
+                }
+                Settling::Done(settled) => return settled,
+            }
+            found.clone_from(&self.stored);
+        }
+    }
+
+    /// A heartbeat of the attempt that holds `held`; the record as it stands when it was written.
+    pub(crate) fn renew(&mut self, held: &Record) -> Option<Record> {
+        let renewed = renew(held, &self.policy, self.now)?;
+        self.write(Expect::Fence(held.fence), renewed.clone()).then_some(renewed)
+    }
+
+    /// The sweep's look at the operation.
+    pub(crate) fn lapse(&mut self) -> bool {
+        let Some(found) = self.stored.clone() else { return false };
+        lapse(&found, self.policy.doubt_retention, self.now)
+            .is_some_and(|record| self.write(Expect::Fence(found.fence), record))
+    }
+}
