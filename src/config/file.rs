@@ -1,7 +1,8 @@
 //! The file as written: every section but routes, each setting with its meaning, bounds and default. Checks nothing
 //! across fields.
 
-use super::reader::{Field, choice, section};
+use super::define::{choice, section};
+use super::reader::Field;
 use super::route::Route;
 use super::values::{Count, DAY, Door, GIB, HOUR, KIB, MINUTE, Named, SECOND, Share, Size, Span, Text};
 use crate::gateway::Network;

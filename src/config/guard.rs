@@ -5,10 +5,10 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 
+use super::file::Upstream;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
-use super::routes::Around;
 use super::values::{not_empty, size_text, span_text};
 use crate::keys::{FingerprintSettings, Source};
 use crate::machine::Policy;
@@ -16,6 +16,13 @@ use crate::{gateway, keys};
 
 /// Doubt is remembered at least this long unless the route says otherwise.
 const DOUBT: Duration = Duration::from_hours(72);
+
+/// What a guard is checked against.
+pub(super) struct Around<'a> {
+    pub(super) upstream: Option<&'a Upstream>,
+    /// The most bytes that all buffered bodies may take together.
+    pub(super) buffered_bodies: Option<usize>,
+}
 
 /// Translates a guard.
 pub(super) fn compile(

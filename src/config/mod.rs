@@ -1,6 +1,7 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
 mod compile;
+mod define;
 mod file;
 mod finding;
 mod guard;

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
+use super::define::{choice, one_of, section};
 use super::finding::{Place, Report};
-use super::reader::{
-    Field, Mapping, Need, Schemas, Setting, choice, entries, field_schema, one_of, read_field, section,
-};
+use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, parsed, read_field};
 use super::tree::Node;
 use super::values::{DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
@@ -204,7 +203,7 @@ pub(super) struct PathPattern(pub(super) String);
 
 impl Setting for PathPattern {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        super::reader::parsed(node, "a path such as `/orders/{id}`", report, |text| path_pattern(text).map(Self))
+        parsed(node, "a path such as `/orders/{id}`", report, |text| path_pattern(text).map(Self))
     }
 
     fn schema(_: &mut Schemas) -> Json {
@@ -212,16 +211,10 @@ impl Setting for PathPattern {
     }
 }
 
-/// Paths are matched in their normal form, so a pattern that is not in it could never match.
+/// Paths are matched in their normal form, without a slash at the end; some patterns could never match it.
 fn path_pattern(text: &str) -> Result<String, String> {
     if !text.starts_with('/') {
         return Err(format!("`{text}` is no path: it begins with `/`"));
-    }
-    if text.len() > 1 && text.ends_with('/') {
-        return Err(format!(
-            "`{text}` can never match, for paths are matched without a slash at the end: write `{}`",
-            text.trim_end_matches('/')
-        ));
     }
     if text.contains("//") || text.split('/').any(|segment| segment == "." || segment == "..") {
         return Err(format!("`{text}` can never match: paths are matched without `//`, `.` and `..`"));
@@ -231,6 +224,7 @@ fn path_pattern(text: &str) -> Result<String, String> {
             "`{text}` is no path: no query, no fragment, no spaces; other letters are written `%C3%A9`"
         ));
     }
+    let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
     let is_whole = |segment: &str| segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1);
     if text.split('/').any(|segment| segment.contains(['{', '}']) && !is_whole(segment)) {
         return Err(format!("`{text}` is no path pattern: a parameter is a whole segment, as in `/orders/{{id}}`"));
@@ -280,8 +274,9 @@ impl Setting for OutcomeTable {
 fn status_rule(key: &str, place: &Place, report: &mut Report) -> Option<StatusRule> {
     let rule = match key {
         "503+retry-after" => Some(StatusRule::WithRetryAfter(503)),
+        _ if key.len() != 3 => None,
         _ => key.strip_suffix("xx").map_or_else(
-            || key.parse().ok().filter(|status| key.len() == 3 && (100..=599).contains(status)).map(StatusRule::Exact),
+            || key.parse().ok().filter(|status| (100..=599).contains(status)).map(StatusRule::Exact),
             |class| class.parse().ok().filter(|class| (1..=5).contains(class)).map(StatusRule::Class),
         ),
     };
@@ -300,13 +295,13 @@ mod tests {
 
     #[test]
     fn paths_that_can_never_match_are_refused() {
-        for good in ["/", "/orders", "/orders/{id}", "/v1/{*rest}", "/a.b/..c", "/%C3%A9"] {
+        for good in ["/", "/orders", "/orders/{id}", "/v1/{*rest}", "/a.b/..c", "/%C3%A9", "/orders/"] {
             assert!(path_pattern(good).is_ok(), "{good}");
         }
         for bad in [
             "",
             "orders",
-            "/orders/",
+            "/orders//",
             "/a//b",
             "/a/../b",
             "/a/./b",

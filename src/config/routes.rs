@@ -10,13 +10,6 @@ use super::values::{Name, Named, not_empty};
 use super::{guard, reach};
 use crate::gateway;
 
-/// What a guard is checked against.
-pub(super) struct Around<'a> {
-    pub(super) upstream: Option<&'a Upstream>,
-    /// The most bytes that all buffered bodies may take together.
-    pub(super) buffered_bodies: Option<usize>,
-}
-
 /// Translates all routes.
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::Route>> {
     let list = file.routes.at()?;
@@ -50,7 +43,7 @@ fn route(
     let route = &at.value;
     let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
     let section = upstream.and_then(|place| upstreams?.0.get(place)?.1.value());
-    let around = Around { upstream: section, buffered_bodies };
+    let around = guard::Around { upstream: section, buffered_bodies };
     let guard = match &route.idempotency {
         Field::Absent => Some(None),
         Field::Broken => None,

@@ -442,7 +442,8 @@ fn a_route_behind_one_that_takes_all_its_requests_is_named() {
     );
 }
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
+    ("deploy/oncegate.yaml", include_str!("../../deploy/oncegate.yaml")),
     ("oncegate.yaml", include_str!("../../config/oncegate.yaml")),
     ("order-api.yaml", include_str!("../../config/examples/order-api.yaml")),
     ("payment-callback.yaml", include_str!("../../config/examples/payment-callback.yaml")),
@@ -456,7 +457,7 @@ fn load_shipped(name: &str, text: &str) -> Loaded {
 #[test]
 fn every_shipped_file_loads() {
     let shipped = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/config/examples")).unwrap().count();
-    assert_eq!(shipped + 1, FILES.len(), "a file under config/ is not in this test");
+    assert_eq!(shipped + 2, FILES.len(), "a file under config/ is not in this test");
     for (name, text) in FILES {
         load_shipped(name, text);
     }
@@ -465,7 +466,7 @@ fn every_shipped_file_loads() {
 /// The reference claims to show the defaults: without what it shows, the same settings result.
 #[test]
 fn the_reference_shows_the_defaults() {
-    let reference = load_shipped(FILES[0].0, &FILES[0].1.replace("${ONCEGATE_ADMIN_TOKEN:-}", ""));
+    let reference = load_shipped(FILES[1].0, &FILES[1].1.replace("${ONCEGATE_ADMIN_TOKEN:-}", ""));
     assert_eq!(reference.warnings, []);
     assert_eq!(config::show(&reference.settings), config::show(&loaded(LEAST).settings));
 }
