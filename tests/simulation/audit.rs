@@ -129,10 +129,6 @@ impl Audit {
                 format!("{} of op {op} forwarded although an outcome is on record", short(attempt))
             })?;
         }
-        let first = operation.chain.first().map_or(mine.variant, |first| self.attempts[first].variant);
-        unless(mine.variant == first, Invariant::ChangedIsNoRetry, || {
-            format!("{} of op {op} runs a changed request", short(attempt))
-        })?;
         let attempt = self.of(attempt);
         (attempt.forwarded, attempt.at_upstream) = (Some(now), true);
         Ok(())
@@ -178,6 +174,7 @@ impl Audit {
             self.operations[op].chain.push(after.fence.attempt);
             let changes = self.changes;
             self.of(after.fence.attempt).claimed = changes;
+            self.looks_like_the_first(op, after.fence.attempt)?;
         }
         match &after.state {
             State::InFlight { .. } => {}
@@ -185,6 +182,13 @@ impl Audit {
             State::Completed { .. } => self.completed(op, after, message.sent)?,
         }
         Ok(())
+    }
+
+    fn looks_like_the_first(&self, op: usize, attempt: AttemptId) -> Result<(), Broken> {
+        let first = self.operations[op].chain.first().map(|first| self.attempts[first].variant);
+        unless(first == Some(self.attempts[&attempt].variant), Invariant::ChangedIsNoRetry, || {
+            format!("{} of op {op} is admitted with a changed request", short(attempt))
+        })
     }
 
     /// Fences, and what is on record as done, are respected.
