@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use oncegate::config::parse;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -109,6 +111,18 @@ fn the_compose_file_follows_its_schema() {
     succeeds(&checker, &[schema[0], schema[1], "deploy/compose.yaml"]);
     let (_folder, compose) = broken("deploy/compose.yaml", "    depends_on:", "    depends_on_all:");
     fails(&checker, &[schema[0], schema[1], &compose], "depends_on_all");
+}
+
+/// The compose file's gateway starts with the settings beside it, and refuses to without a token.
+#[test]
+fn the_gateways_settings_load() {
+    let name = "deploy/oncegate.yaml";
+    let text = std::fs::read_to_string(root().join(name)).unwrap();
+    let token = |name: &str| (name == "ONCEGATE_ADMIN_TOKEN").then(|| "secret".to_owned());
+    let loaded = parse(name, &text, &token).map_err(|errors| errors.to_string()).unwrap();
+    assert_eq!(loaded.settings.admin.token.as_deref(), Some("secret"));
+    let without = parse(name, &text, &|_| None).map_err(|errors| errors.to_string());
+    assert!(without.unwrap_err().contains("ONCEGATE_ADMIN_TOKEN"));
 }
 
 /// The sample API: a child process, ended when dropped.
