@@ -1,1 +1,243 @@
-//! Who may act: the rules joined with a store.
+//! Who may act: the rules of [`machine`](crate::machine) joined with a store. Every door comes through here; there is
+//! no second way round the fence.
+
+mod cache;
+mod lines;
+mod permit;
+mod sweep;
+mod unconfirmed;
+
+pub use cache::ReplayCache;
+pub use lines::{Line, Lines, Place};
+pub use permit::{Permit, Renewal, Unsettled};
+pub use sweep::{Sweep, Watched};
+pub use unconfirmed::Unconfirmed;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use unconfirmed::Pending;
+
+use crate::clock::Clock;
+use crate::machine::{
+    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
+};
+use crate::store::filter::Filter;
+use crate::store::{Reply, Store, StoreError, Written};
+use crate::telemetry::{FilterAnswer, Metrics, StoreOp};
+
+/// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
+/// made progress; more than a few in a row mean that the store is not telling the truth.
+const ROUNDS: usize = 8;
+
+/// What the arbiters of all workers of this gateway share.
+pub struct Shared {
+    /// The store's time.
+    pub clock: Clock,
+    /// Where facts are counted.
+    pub metrics: Arc<Metrics>,
+    /// What this gateway has seen recorded.
+    pub filter: Filter,
+    /// Completed records, in memory.
+    pub cache: ReplayCache,
+    /// Attempts that run here, and who waits for them.
+    pub lines: Lines,
+    /// Claims whose reply was lost.
+    pub unconfirmed: Unconfirmed,
+    /// Attempts and settlements that outlive their requests.
+    pub tasks: TaskTracker,
+    /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
+    pub give_up: CancellationToken,
+}
+
+/// One worker's way to the store.
+pub struct Arbiter {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+/// What a request was told.
+pub enum Admitted {
+    /// It may act.
+    Proceed(Permit),
+    /// It may not.
+    Duplicate(Duplicate),
+}
+
+/// Which policy and which route's counters an attempt runs under.
+#[derive(Clone)]
+pub struct Terms {
+    /// The rules.
+    pub policy: Arc<Policy>,
+    /// The route's place in the metrics.
+    pub route: usize,
+}
+
+impl Arbiter {
+    /// An arbiter over a worker's own connection to the store.
+    pub fn new(store: Arc<dyn Store>, shared: Arc<Shared>) -> Self {
+        Self { store, shared }
+    }
+
+    /// What the workers share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The store, for the doors that look without acting.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Asks whether a request may act. One store round trip for a first request and for a duplicate, none for a
+    /// duplicate in the local cache. Dropped midway, it leaves nothing behind that would block the key.
+    ///
+    /// # Errors
+    /// When the store gave no answer: then nobody may act.
+    pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
+        let id = &arrival.operation;
+        let attempt = AttemptId(rand::random());
+        if !self.shared.clock.is_calibrated() {
+            // Leases and expiries are told in the store's time, never in this machine's.
+            self.store.time().await?;
+        }
+        let perhaps_seen = self.ask_filter(id);
+        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
+            return Ok(Admitted::Duplicate(duplicate));
+        }
+        let mut found = None;
+        for round in 0..ROUNDS {
+            match admit(found.as_ref(), arrival, &terms.policy, attempt, self.shared.clock.now()) {
+                Admission::Own(record) => return Ok(self.permit(*id, record, terms)),
+                Admission::Duplicate(duplicate) => {
+                    self.remember(id, &duplicate);
+                    return Ok(Admitted::Duplicate(duplicate));
+                }
+                Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
+                    Written::Done => {
+                        if perhaps_seen && round == 0 {
+                            self.shared.metrics.filter_false_positive();
+                        }
+                        return Ok(self.permit(*id, record, terms));
+                    }
+                    Written::Lost(newer) => found = newer,
+                },
+                Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
+            }
+            found = self.withdraw_own(id, found).await?;
+        }
+        Err(StoreError::Unavailable(format!("{ROUNDS} races lost in a row for {}", id.short())))
+    }
+
+    /// Writes an operator's word over a doubt: what happened, conditional on the record that the operator looked at.
+    ///
+    /// # Errors
+    /// When the store gave no answer.
+    pub async fn resolve(
+        &self,
+        id: &OperationId,
+        doubt: &Record,
+        ending: &Ending,
+        policy: &Policy,
+    ) -> Result<Resolved, StoreError> {
+        if !matches!(doubt.state, State::InDoubt { .. }) {
+            return Ok(Resolved::NotInDoubt(Some(doubt.clone())));
+        }
+        match permit::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
+            permit::Step::Settled(settled) => {
+                self.shared.lines.wake(id);
+                Ok(Resolved::Done(settled))
+            }
+            permit::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
+        }
+    }
+
+    fn ask_filter(&self, id: &OperationId) -> bool {
+        let perhaps = self.shared.filter.check(id);
+        self.shared.metrics.filter_checked(if perhaps { FilterAnswer::Perhaps } else { FilterAnswer::New });
+        perhaps
+    }
+
+    /// Decides by the local cache alone, which holds completed records only: it can repeat an answer, never run anything.
+    fn in_cache(&self, arrival: &Arrival, terms: &Terms, attempt: AttemptId) -> Option<Duplicate> {
+        let now = self.shared.clock.now();
+        let record = self.shared.cache.get(&arrival.operation, now)?;
+        match admit(Some(&record), arrival, &terms.policy, attempt, now) {
+            Admission::Duplicate(duplicate) => Some(duplicate),
+            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } => None,
+        }
+    }
+
+    async fn claim(
+        &self,
+        id: &OperationId,
+        expect: Expect,
+        record: &Record,
+        policy: &Arc<Policy>,
+    ) -> Result<Written, StoreError> {
+        // If this future is dropped or the call fails, the claim may be written all the same.
+        let pending = Pending::new(self, *id, record, policy);
+        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
+        pending.answered();
+        Ok(written)
+    }
+
+    async fn write_lapse(
+        &self,
+        id: &OperationId,
+        expect: Expect,
+        record: Record,
+    ) -> Result<Option<Record>, StoreError> {
+        match self.timed(StoreOp::Settle, self.store.write(id, expect, &record)).await? {
+            Written::Done => {
+                self.shared.metrics.lease_lost();
+                self.shared.lines.wake(id);
+                Ok(Some(record))
+            }
+            Written::Lost(newer) => Ok(newer),
+        }
+    }
+
+    /// What the store holds when `found` is a claim of this gateway's own that nobody acted on: it is withdrawn.
+    async fn withdraw_own(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
+        match &found {
+            Some(record) if self.shared.unconfirmed.withdraw_met(self, id, record).await? => {
+                self.timed(StoreOp::Load, self.store.load(id)).await
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn permit(self: &Arc<Self>, id: OperationId, record: Record, terms: &Terms) -> Admitted {
+        Admitted::Proceed(Permit::new(Arc::clone(self), id, record, terms.clone()))
+    }
+
+    fn remember(&self, id: &OperationId, duplicate: &Duplicate) {
+        if let Duplicate::Completed(record) | Duplicate::Stranger(record) = duplicate {
+            self.remember_completed(id, record);
+        }
+    }
+
+    fn remember_completed(&self, id: &OperationId, record: &Record) {
+        self.shared.filter.insert(id);
+        self.shared.cache.insert(*id, record.clone(), self.shared.clock.now());
+    }
+
+    /// Runs a store call and measures it.
+    async fn timed<T>(&self, op: StoreOp, call: Reply<'_, T>) -> Result<T, StoreError> {
+        let started = Clock::instant();
+        let answer = call.await;
+        self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
+        answer
+    }
+}
+
+/// What became of an operator's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolved {
+    /// It is written.
+    Done(Settled),
+    /// The operation is not in doubt, or no longer the doubt that the operator saw; this is what is there.
+    NotInDoubt(Option<Record>),
+}

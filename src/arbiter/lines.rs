@@ -1,0 +1,127 @@
+//! Attempts that run in this gateway, and the duplicates that stand in line for them. All in memory: what runs in other
+//! gateways is learnt from the store.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::machine::{AttemptId, OperationId};
+
+/// Lines by operation, in shards so that workers seldom meet.
+pub struct Lines {
+    shards: [Mutex<HashMap<OperationId, Entry>>; 16],
+    waiting: AtomicUsize,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// The attempt that runs here, if one does.
+    running: Option<AttemptId>,
+    line: Option<Arc<Line>>,
+}
+
+/// The line of one operation.
+#[derive(Default)]
+pub struct Line {
+    notify: Notify,
+    places: AtomicUsize,
+}
+
+/// A place in line; leaving is dropping it.
+pub struct Place<'a> {
+    lines: &'a Lines,
+    id: OperationId,
+    line: Arc<Line>,
+}
+
+impl Lines {
+    /// Lines for at most this many waiters together.
+    pub fn new(most: usize) -> Self {
+        Self { shards: Default::default(), waiting: AtomicUsize::new(0), most }
+    }
+
+    /// Takes a place in an operation's line; none when all places of the gateway are taken.
+    pub fn join(&self, id: OperationId) -> Option<Place<'_>> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let line = self.with(&id, |shard| {
+            let line = Arc::clone(shard.entry(id).or_default().line.get_or_insert_default());
+            line.places.fetch_add(1, Ordering::Relaxed);
+            line
+        });
+        Some(Place { lines: self, id, line })
+    }
+
+    /// An attempt begins here.
+    pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) {
+        self.with(&id, |shard| shard.entry(id).or_default().running = Some(attempt));
+    }
+
+    /// The attempt that began here has ended: everyone in line is woken, once.
+    pub(super) fn end(&self, id: &OperationId, attempt: AttemptId) {
+        let line = self.with(id, |shard| {
+            let entry = shard.get_mut(id)?;
+            if entry.running == Some(attempt) {
+                entry.running = None;
+            }
+            let line = entry.line.clone();
+            if line.is_none() && entry.running.is_none() {
+                shard.remove(id);
+            }
+            line
+        });
+        if let Some(line) = line {
+            line.notify.notify_waiters();
+        }
+    }
+
+    /// Something else has moved the operation on.
+    pub(super) fn wake(&self, id: &OperationId) {
+        if let Some(line) = self.with(id, |shard| shard.get(id).and_then(|entry| entry.line.clone())) {
+            line.notify.notify_waiters();
+        }
+    }
+
+    fn runs_here(&self, id: &OperationId) -> bool {
+        self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running.is_some()))
+    }
+
+    fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut HashMap<OperationId, Entry>) -> T) -> T {
+        let shard = &self.shards[usize::from(id.0[0]) % self.shards.len()];
+        look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Place<'_> {
+    /// Waits until the operation moves on in this gateway, or until `poll` has passed. An attempt that runs here wakes
+    /// its line for certain, so then only `patience` bounds the wait; what runs elsewhere has to be asked for.
+    pub async fn wait(&self, poll: std::time::Duration, patience: std::time::Duration) {
+        // Registered before looking: a wake-up between the two is not lost.
+        let woken = self.line.notify.notified();
+        let most = if self.lines.runs_here(&self.id) { patience } else { poll.min(patience) };
+        // Both ends mean the same: ask again.
+        let _ = tokio::time::timeout(most, woken).await;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.lines.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.lines.with(&self.id, |shard| {
+            if self.line.places.fetch_sub(1, Ordering::Relaxed) > 1 {
+                return;
+            }
+            if let Some(entry) = shard.get_mut(&self.id) {
+                entry.line = None;
+                if entry.running.is_none() {
+                    shard.remove(&self.id);
+                }
+            }
+        });
+    }
+}

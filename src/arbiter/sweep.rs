@@ -1,0 +1,95 @@
+//! The bounded look through the store that makes crash doubts visible without a duplicate.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Arbiter;
+use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
+use crate::store::{Cursor, StoreError, Written};
+use crate::telemetry::StoreOp;
+
+/// Records looked at in one step.
+const PAGE: usize = 500;
+
+/// A namespace that the sweep knows: its route's place in the metrics, and how long its doubts are remembered.
+#[derive(Debug, Clone, Copy)]
+pub struct Watched {
+    /// The route's place in the metrics.
+    pub route: usize,
+    /// How long a doubt is remembered.
+    pub doubt_retention: Duration,
+}
+
+/// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by route, for the metrics.
+pub struct Sweep {
+    watched: HashMap<NamespaceTag, Watched>,
+    from: Cursor,
+    /// Doubts of this pass: how many, and since when the oldest.
+    doubts: HashMap<usize, (usize, Time)>,
+}
+
+impl Sweep {
+    /// A sweep of these namespaces; records of others are left alone.
+    pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
+        Self { watched, from: Cursor::START, doubts: HashMap::new() }
+    }
+
+    /// Looks at one page. True when that was the last one: the counts are then published, and the next step begins anew.
+    ///
+    /// # Errors
+    /// When the store did not answer: the pass begins anew.
+    pub async fn step(&mut self, arbiter: &Arbiter) -> Result<bool, StoreError> {
+        // Until this step has succeeded, the next one begins anew.
+        let from = std::mem::replace(&mut self.from, Cursor::START);
+        if from == Cursor::START {
+            self.doubts.clear();
+        }
+        let page = arbiter.timed(StoreOp::List, arbiter.store().list(from, PAGE)).await?;
+        for (id, record) in page.records {
+            self.look_at(arbiter, &id, record).await?;
+        }
+        let done = page.next.is_none();
+        if let Some(next) = page.next {
+            self.from = next;
+        } else {
+            self.publish(arbiter);
+        }
+        Ok(done)
+    }
+
+    async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
+        let Some(watched) = self.watched.get(&record.namespace).copied() else { return Ok(()) };
+        let now = arbiter.shared().clock.now();
+        let record = match lapse(&record, watched.doubt_retention, now) {
+            None => record,
+            Some(doubt) => {
+                let expect = Expect::Fence(record.fence);
+                match arbiter.timed(StoreOp::Settle, arbiter.store().write(id, expect, &doubt)).await? {
+                    // Somebody else moved it on: the next pass sees how.
+                    Written::Lost(_) => return Ok(()),
+                    Written::Done => {
+                        arbiter.shared().metrics.lease_lost();
+                        arbiter.shared().lines.wake(id);
+                        tracing::warn!(operation = %id.short(), "lease ended unheard of: in doubt");
+                        doubt
+                    }
+                }
+            }
+        };
+        if let State::InDoubt { since, .. } = record.state {
+            let (count, oldest) = self.doubts.entry(watched.route).or_insert((0, since));
+            *count += 1;
+            *oldest = since.min(*oldest);
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, arbiter: &Arbiter) {
+        let doubts = std::mem::take(&mut self.doubts);
+        let now = arbiter.shared().clock.now();
+        for watched in self.watched.values() {
+            let (count, oldest) = doubts.get(&watched.route).map_or((0, now), |found| *found);
+            arbiter.shared().metrics.route(watched.route).doubts_found(count, now.since(oldest));
+        }
+    }
+}
