@@ -1,5 +1,156 @@
-//! The HTTP door.
+//! Door 1: HTTP. One request's way is on this screen; what each step does is in the files beside it.
 
+mod attempt;
+mod body;
+mod duplicate;
+mod guarded;
+mod limits;
+mod marks;
+mod plain;
+mod problem;
+mod read;
+mod routes;
 mod settings;
+mod tally;
+mod target;
 
+pub use body::{Body, BoxError};
+pub use limits::{Budget, Hold};
+pub use problem::Problem;
+pub use routes::{Pattern, PatternError, Routes};
 pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{Request, Response, request};
+use hyper::body::Incoming;
+
+use crate::arbiter::{Arbiter, Terms};
+use crate::telemetry::{Metrics, Verdict};
+use crate::upstream::headers::Hop;
+use crate::upstream::{Upstream, headers};
+use tally::Tally;
+use target::Target;
+
+/// What the gateways of all workers share.
+pub struct Shared {
+    settings: Settings,
+    routes: Routes,
+    guards: Vec<Option<Guarded>>,
+    /// Requests that may be on their way to an upstream.
+    slots: Budget,
+    /// Bytes of bodies that may be buffered.
+    buffers: Budget,
+    metrics: Arc<Metrics>,
+}
+
+/// A route's guard, ready for use.
+struct Guarded {
+    guard: Arc<Guard>,
+    terms: Terms,
+}
+
+/// One worker's HTTP door.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    arbiter: Arc<Arbiter>,
+    upstreams: Vec<Arc<Upstream>>,
+}
+
+/// A request that has found its route.
+struct Routed<'a> {
+    index: usize,
+    route: &'a Route,
+    target: Target,
+    peer: IpAddr,
+}
+
+/// An answer, and how the request counts.
+type Answer = (Response<Body>, Verdict);
+
+impl Shared {
+    /// Reads the route table.
+    ///
+    /// # Errors
+    /// When a route's path is no pattern.
+    pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, PatternError> {
+        let routes = Routes::new(&settings.routes)?;
+        let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
+        let slots = Budget::new(settings.limits.in_flight);
+        let buffers = Budget::new(settings.limits.buffered_bodies);
+        Ok(Self { settings, routes, guards, slots, buffers, metrics })
+    }
+
+    /// The guarded routes: name, guard, and the terms that their attempts run under.
+    pub fn guards(&self) -> impl Iterator<Item = (&str, &Guard, &Terms)> {
+        let named = self.settings.routes.iter().zip(&self.guards);
+        named.filter_map(|(route, guarded)| {
+            guarded.as_ref().map(|guarded| (route.name.as_str(), &*guarded.guard, &guarded.terms))
+        })
+    }
+}
+
+impl Guarded {
+    fn of(route: usize, settings: &Route) -> Option<Self> {
+        let mut guard = settings.guard.clone()?;
+        if guard.mode == Mode::Shadow {
+            // Records of a trial must never answer for real ones.
+            guard.keys.namespace.insert_str(0, "shadow/");
+        }
+        let guard = Arc::new(guard);
+        let terms = Terms { policy: Arc::new(guard.policy.clone()), route };
+        Some(Self { guard, terms })
+    }
+}
+
+impl Gateway {
+    /// A worker's door: the shared tables, its own way to the store, its own connections to the upstreams.
+    pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, upstreams: Vec<Arc<Upstream>>) -> Self {
+        Self { shared, arbiter, upstreams }
+    }
+
+    /// Answers one request, and counts it once.
+    pub async fn handle(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+        let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
+        let (response, verdict) = match self.answer(request, peer, &mut tally).await {
+            Ok(answer) => answer,
+            Err(problem) => {
+                let mut response = problem.response(&self.shared.settings.problem_types);
+                if let Some(operation) = tally.operation() {
+                    marks::set_operation(response.headers_mut(), &operation);
+                }
+                (response, problem.verdict())
+            }
+        };
+        tally.answered(verdict);
+        response
+    }
+
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr, tally: &mut Tally) -> Result<Answer, Problem> {
+        let (head, body) = request.into_parts();
+        let target = Target::of(&head)?;
+        let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
+        tally.routed(index);
+        let routed = Routed { index, route: &self.shared.settings.routes[index], target, peer };
+        match &self.shared.guards[index] {
+            None => self.pass(&routed, head, upstream_body(body), Verdict::Passed, tally).await,
+            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
+        }
+    }
+
+    fn upstream(&self, route: &Route) -> &Arc<Upstream> {
+        &self.upstreams[route.upstream]
+    }
+
+    /// The head that goes to the upstream: target and end-to-end fields as the client sent them.
+    fn outbound(&self, routed: &Routed<'_>, head: &request::Parts) -> http::HeaderMap {
+        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.peer));
+        let hop = Hop { peer: routed.peer, trusted, scheme: "http", host: Some(&routed.target.authority) };
+        headers::outbound(&head.headers, &hop)
+    }
+}
+
+fn upstream_body(body: Incoming) -> crate::upstream::Outgoing {
+    crate::upstream::Outgoing::Streaming(body)
+}

@@ -14,6 +14,7 @@ mod query;
 mod scope;
 mod settings;
 mod source;
+mod spelling;
 
 use std::sync::Arc;
 

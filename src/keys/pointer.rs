@@ -1,6 +1,6 @@
 //! JSON pointers (RFC 6901), followed while a document is read. They never look back into a document.
 
-use super::json;
+use super::spelling::push_char;
 
 /// What a pointer is followed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Token {
     fn new(escaped: &str) -> Self {
         let text = escaped.replace("~1", "/").replace("~0", "~");
         let mut name = vec![b'"'];
-        text.chars().for_each(|c| json::push_char(&mut name, c));
+        text.chars().for_each(|c| push_char(&mut name, c));
         name.push(b'"');
         // Indexes have no sign and no leading zero; as member names any text will do.
         let is_index = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

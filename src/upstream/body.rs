@@ -17,6 +17,13 @@ pub enum Outgoing {
     Whole(Bytes),
     /// As the client sends it.
     Streaming(hyper::body::Incoming),
+    /// What was read of it before it was decided to stream, and the rest as the client sends it.
+    Resumed {
+        /// The bytes read so far.
+        begun: Bytes,
+        /// What is still to come.
+        rest: hyper::body::Incoming,
+    },
 }
 
 impl Body for Outgoing {
@@ -27,7 +34,10 @@ impl Body for Outgoing {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Streaming(body) => Pin::new(body).poll_frame(cx),
+            Self::Resumed { begun, .. } if !begun.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun)))))
+            }
+            Self::Streaming(body) | Self::Resumed { rest: body, .. } => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -35,13 +45,19 @@ impl Body for Outgoing {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Streaming(body) => body.is_end_stream(),
+            Self::Resumed { begun, rest } => begun.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
+        let length = |bytes: &Bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            Self::Whole(bytes) => SizeHint::with_exact(length(bytes)),
             Self::Streaming(body) => body.size_hint(),
+            Self::Resumed { begun, rest } => match rest.size_hint().exact() {
+                Some(left) => SizeHint::with_exact(left.saturating_add(length(begun))),
+                None => SizeHint::default(),
+            },
         }
     }
 }

@@ -1,0 +1,300 @@
+//! One attempt, from its permit to its outcome. It runs to its end whoever still listens: the client holds only one end
+//! of a pipe.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER, TRANSFER_ENCODING};
+use http::{Request, Response, response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::body::{Body, Gathered, Piece};
+use super::limits::{Budget, Hold};
+use super::marks;
+use super::problem::Problem;
+use super::settings::Guard;
+use crate::arbiter::{Permit, Renewal};
+use crate::clock::Clock;
+use crate::machine::{Answer, Cause, Ending, Judgement, Recorded, Settled};
+use crate::telemetry::Metrics;
+use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
+
+/// Pieces of a streamed answer that wait for a slow client.
+const PIPE: usize = 4;
+
+/// Everything an attempt needs; nothing of the client's connection but a pipe.
+pub(super) struct Attempt {
+    pub permit: Permit,
+    pub request: Request<Outgoing>,
+    pub upstream: Arc<Upstream>,
+    /// The upstream's place in the metrics.
+    pub upstream_index: usize,
+    pub guard: Arc<Guard>,
+    pub route: usize,
+    pub metrics: Arc<Metrics>,
+    pub buffers: Budget,
+    /// Whether the answer carries the gateway's marks: not in shadow mode.
+    pub marked: bool,
+    /// When the gateway stops and has no time left.
+    pub give_up: CancellationToken,
+    pub client: oneshot::Sender<Delivery>,
+    /// What the attempt holds of the gateway's limits while it runs.
+    pub holds: [Hold; 2],
+}
+
+/// What the client gets.
+pub(super) type Delivery = Result<Response<Body>, Problem>;
+
+/// How the exchange with the upstream ended.
+enum Exchange {
+    /// A whole answer, within the route's limit.
+    Whole { head: response::Parts, body: Bytes },
+    /// A whole answer over the limit. It was streamed; the client sees its end when the tail is let go.
+    Streamed { head: Head, tail: Option<mpsc::Sender<Piece>> },
+    /// Nothing was sent.
+    NotSent(String),
+    /// The upstream may have acted.
+    Broken(String),
+    /// `attempt_timeout` has passed.
+    TimedOut,
+    /// The gateway stops and has no time left.
+    Abandoned,
+}
+
+/// What a tombstone keeps of an answer's head.
+struct Head {
+    status: u16,
+    retry_after: bool,
+    location: Option<Bytes>,
+}
+
+impl Attempt {
+    /// Runs the attempt to its end: forward, record, then answer.
+    pub(super) async fn run(mut self) {
+        let started = Clock::instant();
+        let mut pipe = Some(self.client);
+        let wire = Wire {
+            upstream: &self.upstream,
+            limit: self.guard.response_body_limit,
+            patience: self.upstream.settings().response_timeout,
+            buffers: &self.buffers,
+            answered: &|took| self.metrics.upstream_answered(self.upstream_index, took),
+        };
+        let ended = if self.permit.may_begin().await {
+            tokio::select! {
+                ended = wire.run(self.request, &mut pipe) => ended,
+                () = tokio::time::sleep(self.upstream.settings().attempt_timeout) => Exchange::TimedOut,
+                () = self.give_up.cancelled() => Exchange::Abandoned,
+                never = keep_alive(&mut self.permit) => match never {},
+            }
+        } else {
+            Exchange::NotSent("The lease ended before anything was sent.".to_owned())
+        };
+        let late = started.elapsed() > wire.patience || self.permit.is_lost();
+        ended.count(&self.metrics, self.route, late);
+        conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
+        drop(self.holds);
+    }
+}
+
+impl Exchange {
+    /// Counts what the operator of the upstream wants to know.
+    fn count(&self, metrics: &Metrics, route: usize, late: bool) {
+        let (answered, failed) = match self {
+            Self::Whole { head, .. } => (true, head.status.is_server_error()),
+            Self::Streamed { head, .. } => (true, head.status >= 500),
+            Self::Broken(_) | Self::TimedOut | Self::Abandoned => (false, true),
+            Self::NotSent(_) => (false, false),
+        };
+        if failed {
+            metrics.route(route).executed_but_failed();
+        }
+        if answered && late {
+            metrics.late_answer();
+        }
+    }
+}
+
+/// Records the outcome, then answers. A store that does not take it is tried again, after the client has its answer.
+async fn conclude(
+    permit: Permit,
+    ended: Exchange,
+    guard: &Guard,
+    pipe: Option<oneshot::Sender<Delivery>>,
+    marked: bool,
+) {
+    let ending = ending(&ended, guard);
+    let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
+    let settled = permit.settle(ending).await;
+    let delivery = deliver(ended, settled.as_ref().ok().copied(), doubtful, marked);
+    if let (Some(client), Some(delivery)) = (pipe, delivery) {
+        // A client that has left gets nothing; the outcome is recorded all the same.
+        let _ = client.send(delivery);
+    }
+    if let Err(unsettled) = settled {
+        tracing::warn!(error = %unsettled.error, "outcome not recorded yet; trying again");
+        unsettled.persist().await;
+    }
+}
+
+/// Renews the lease for as long as it is polled.
+async fn keep_alive(permit: &mut Permit) -> std::convert::Infallible {
+    let pause = permit.heartbeat();
+    loop {
+        tokio::time::sleep(pause).await;
+        if permit.renew().await == Renewal::Lost {
+            // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The exchange itself.
+struct Wire<'a> {
+    upstream: &'a Upstream,
+    /// The largest body that is kept.
+    limit: usize,
+    /// How long a streamed answer waits for its client to read on.
+    patience: Duration,
+    buffers: &'a Budget,
+    answered: &'a (dyn Fn(Duration) + Sync),
+}
+
+impl Wire<'_> {
+    async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
+        let started = Clock::instant();
+        let answer = self.upstream.send(request).await;
+        (self.answered)(started.elapsed());
+        let (mut head, mut body) = match answer {
+            Ok(response) => response.into_parts(),
+            Err(Failure::NotSent(why)) => return Exchange::NotSent(why.to_string()),
+            Err(Failure::Unknown(why)) => return Exchange::Broken(why),
+        };
+        headers::inbound(&mut head.headers);
+        let length = body.size_hint().exact();
+        let mut gathered = Gathered::default();
+        let mut hold = self.buffers.hold();
+        while let Some(frame) = body.frame().await {
+            let bytes = match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(_trailers)) => continue,
+                Err(error) => return Exchange::Broken(error.to_string()),
+            };
+            let fits = gathered.len() + bytes.len() <= self.limit && hold.grow(bytes.len());
+            gathered.push(bytes);
+            if !fits {
+                return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
+            }
+        }
+        Exchange::Whole { head, body: gathered.into_bytes() }
+    }
+
+    /// Passes an answer on that is too large to keep. A client that does not read on is let go; the upstream is read
+    /// to its end in any case, because only then is the operation known to be done.
+    async fn stream(
+        &self,
+        head: response::Parts,
+        begun: Bytes,
+        mut body: upstream::Incoming,
+        length: Option<u64>,
+        pipe: &mut Option<oneshot::Sender<Delivery>>,
+    ) -> Exchange {
+        let kept = Head::of(&head);
+        let (tail, pieces) = mpsc::channel(PIPE);
+        let response = Response::from_parts(without_framing(head), Body::stream(pieces, length));
+        let delivered = pipe.take().is_some_and(|client| client.send(Ok(response)).is_ok());
+        let mut tail = delivered.then_some(tail);
+        self.pass(&mut tail, begun).await;
+        while let Some(frame) = body.frame().await {
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(bytes)) => self.pass(&mut tail, bytes).await,
+                Ok(Err(_trailers)) => {}
+                Err(error) => return Exchange::Broken(error.to_string()),
+            }
+        }
+        Exchange::Streamed { head: kept, tail }
+    }
+
+    async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
+        if let Some(client) = tail
+            && client.send_timeout(Piece::Data(bytes), self.patience).await.is_err()
+        {
+            *tail = None;
+        }
+    }
+}
+
+impl Head {
+    fn of(head: &response::Parts) -> Self {
+        Self {
+            status: head.status.as_u16(),
+            retry_after: head.headers.contains_key(RETRY_AFTER),
+            location: head.headers.get(LOCATION).map(|value| Bytes::copy_from_slice(value.as_bytes())),
+        }
+    }
+}
+
+fn without_framing(mut head: response::Parts) -> response::Parts {
+    head.headers.remove(CONTENT_LENGTH);
+    head.headers.remove(TRANSFER_ENCODING);
+    head
+}
+
+/// What the exchange means for the operation.
+fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
+    match exchange {
+        Exchange::NotSent(_) => Ending::NotSent,
+        Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
+        Exchange::TimedOut => Ending::Unknown(Cause::TimedOut),
+        Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
+        Exchange::Streamed { head, .. } => Ending::Answered {
+            judgement: guard.policy.outcomes.judge(head.status, head.retry_after),
+            status: head.status,
+            answer: Answer::TooLarge { status: head.status, location: head.location.clone() },
+        },
+        Exchange::Whole { head, body } => {
+            let status = head.status.as_u16();
+            let headers = headers::replayable(&head.headers, &guard.allow_headers);
+            Ending::Answered {
+                judgement: guard.policy.outcomes.judge(status, head.headers.contains_key(RETRY_AFTER)),
+                status,
+                answer: Answer::Recorded(Recorded { status, headers, body: body.clone() }),
+            }
+        }
+    }
+}
+
+/// What the client gets; none when it has its answer already, as a stream, whose end is now let go.
+fn deliver(exchange: Exchange, settled: Option<Settled>, doubtful: bool, marked: bool) -> Option<Delivery> {
+    match exchange {
+        Exchange::Whole { head, body } => {
+            let mut response = Response::from_parts(without_framing(head), Body::whole(body));
+            if marked {
+                if let Some(Settled::Kept(expires)) = settled {
+                    marks::set_expires(response.headers_mut(), expires);
+                }
+                if doubtful {
+                    response.headers_mut().insert(marks::OUTCOME, marks::UNKNOWN);
+                }
+            }
+            Some(Ok(response))
+        }
+        Exchange::Streamed { tail, .. } => {
+            if let Some(client) = tail {
+                // A full pipe means a client that reads slowly: it must still see the end.
+                tokio::spawn(async move { client.send(Piece::End).await });
+            }
+            None
+        }
+        Exchange::NotSent(detail) => {
+            let in_doubt = settled == Some(Settled::Doubted);
+            Some(Err(Problem::UpstreamUnreachable { detail, in_doubt }))
+        }
+        Exchange::Broken(detail) => Some(Err(Problem::UpstreamFailed(detail))),
+        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout)),
+    }
+}

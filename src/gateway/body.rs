@@ -1,0 +1,114 @@
+//! What an answer's body can be, and bytes of a body as they come.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::limits::Hold;
+use crate::upstream;
+
+/// Why an answer's body ends before its end.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A part of a streamed answer.
+pub(super) enum Piece {
+    /// Some bytes.
+    Data(Bytes),
+    /// The whole body was passed on. A stream that ends without this was cut short, and its client must see that.
+    End,
+}
+
+/// An answer's body.
+pub struct Body(Kind);
+
+enum Kind {
+    Whole(Option<Bytes>),
+    /// Straight from the upstream; the request counts as under way until the end.
+    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Hold),
+    /// From an attempt that goes on whether or not anybody reads.
+    Stream(mpsc::Receiver<Piece>, Option<u64>),
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self(Kind::Whole(None))
+    }
+
+    /// These bytes.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    pub(super) fn upstream(body: upstream::Incoming, slot: Hold) -> Self {
+        Self(Kind::Upstream(body, slot))
+    }
+
+    pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
+        Self(Kind::Stream(pieces, length))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Upstream(body, _) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Kind::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
+                Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+                Some(Piece::End) => None,
+                None => Some(Err("the upstream's answer was cut short".into())),
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Upstream(body, _) => body.is_end_stream(),
+            Kind::Stream(..) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Upstream(body, _) => body.size_hint(),
+            Kind::Stream(_, length) => length.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}
+
+/// Bytes of a body as they come. The usual body comes in one frame and is not copied.
+#[derive(Default)]
+pub(super) struct Gathered {
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    pub(super) fn len(&self) -> usize {
+        self.first.len() + self.more.len()
+    }
+
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        if self.len() == 0 {
+            self.first = bytes;
+            return;
+        }
+        if self.more.is_empty() {
+            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.more.extend_from_slice(&bytes);
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        if self.more.is_empty() { self.first } else { self.more.freeze() }
+    }
+}

@@ -1,0 +1,207 @@
+//! A request on a guarded route: name the operation, ask the arbiter, then run, wait, replay or refuse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, request};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use super::attempt::Attempt;
+use super::duplicate::{Told, tell};
+use super::limits::Hold;
+use super::marks;
+use super::problem::Problem;
+use super::read::{Read, Unread, read_whole};
+use super::settings::{Mode, OnInFlight, StoreFailure};
+use super::tally::Tally;
+use super::{Answer, Gateway, Guarded, Routed};
+use crate::arbiter::{Admitted, Permit};
+use crate::clock::Clock;
+use crate::keys::{self, Named};
+use crate::machine::{Arrival, Duplicate, Ending};
+use crate::store::StoreError;
+use crate::telemetry::Verdict;
+use crate::upstream::{Outgoing, headers};
+
+/// First and longest pause between two looks at an attempt that runs in another gateway.
+const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
+
+/// What the arbiter's answer leads to.
+enum Ruling {
+    Act(Permit),
+    Duplicate(Duplicate),
+}
+
+impl Gateway {
+    pub(super) async fn guarded(
+        &self,
+        guarded: &Guarded,
+        routed: &Routed<'_>,
+        head: request::Parts,
+        body: Incoming,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
+        let guard = &*guarded.guard;
+        let shadow = guard.mode == Mode::Shadow;
+        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query()) {
+            if shadow {
+                return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
+            }
+            return Err(refusal.into());
+        }
+        tally.if_left(Verdict::BodyAborted);
+        let timeout = self.shared.settings.limits.body_timeout;
+        let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
+            Ok(read) => read,
+            Err(Unread { begun, rest, problem }) if shadow && problem != Problem::BodyAborted => {
+                let body = Outgoing::Resumed { begun, rest };
+                return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
+            }
+            Err(Unread { problem, .. }) => return Err(problem),
+        };
+        let arrival = match keys::identify(&guard.keys, keys_request(routed, &head, &read)) {
+            Ok(Named::Operation(identity)) => identity.arrival,
+            Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
+            Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        if !shadow {
+            tally.named(arrival.operation);
+        }
+        match self.rule(guarded, &arrival, tally).await {
+            Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
+            Ok(Ruling::Duplicate(duplicate)) => {
+                self.shared.metrics.route(routed.index).duplicate();
+                match tell(guard, duplicate) {
+                    _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+                    Told::Replay(response) => Ok((response, Verdict::Replayed)),
+                    Told::Refused(problem) => Err(problem),
+                }
+            }
+            Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
+                let (mut response, verdict) = self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await?;
+                response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
+                Ok((response, verdict))
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// Asks the arbiter, and stands in line while the route says so.
+    async fn rule(&self, guarded: &Guarded, arrival: &Arrival, tally: &mut Tally) -> Result<Ruling, Problem> {
+        let guard = &*guarded.guard;
+        let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
+        let started = Clock::instant();
+        let mut pause = POLL.0;
+        loop {
+            let admitted =
+                self.arbiter.admit(arrival, &guarded.terms).await.map_err(|error| refused(arrival, &error))?;
+            let duplicate = match admitted {
+                Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
+                Admitted::Duplicate(duplicate) => duplicate,
+            };
+            let left = guard.patience.saturating_sub(started.elapsed());
+            if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {
+                return Ok(Ruling::Duplicate(duplicate));
+            }
+            tally.if_left(Verdict::InFlight);
+            let lines = &self.arbiter.shared().lines;
+            let place = lines.join(arrival.operation).ok_or(Problem::Overloaded("waiting requests"))?;
+            place.wait(pause, left).await;
+            pause = (pause * 2).min(POLL.1);
+        }
+    }
+
+    /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
+    async fn act(
+        &self,
+        guarded: &Guarded,
+        routed: &Routed<'_>,
+        head: request::Parts,
+        read: Read,
+        permit: Permit,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
+        let Some(slot) = self.shared.slots.take(1) else {
+            // Nothing was sent: the key is free again. A store that does not take this keeps it until it does.
+            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
+                self.arbiter.shared().tasks.spawn(unsettled.persist());
+            }
+            return Err(Problem::Overloaded("requests under way"));
+        };
+        tally.if_left(Verdict::Executed);
+        let (client, delivery) = oneshot::channel();
+        let upstream = self.upstream(routed.route);
+        let attempt = Attempt {
+            request: self.guarded_request(guarded, routed, head, read.bytes, &permit),
+            upstream: Arc::clone(upstream),
+            upstream_index: routed.route.upstream,
+            guard: Arc::clone(&guarded.guard),
+            route: routed.index,
+            metrics: Arc::clone(&self.shared.metrics),
+            buffers: self.shared.buffers.clone(),
+            marked: guarded.guard.mode == Mode::Enforce,
+            give_up: self.arbiter.shared().give_up.clone(),
+            client,
+            holds: [slot, read.hold],
+            permit,
+        };
+        self.arbiter.shared().tasks.spawn(attempt.run());
+        match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
+            Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
+            // The task ended without an answer: it panicked, and the permit it dropped means doubt.
+            Ok(Err(_closed)) => Err(Problem::UpstreamFailed("The attempt ended unexpectedly.".to_owned())),
+            Err(_elapsed) => Err(Problem::UpstreamTimeout),
+        }
+    }
+
+    fn guarded_request(
+        &self,
+        guarded: &Guarded,
+        routed: &Routed<'_>,
+        head: request::Parts,
+        body: bytes::Bytes,
+        permit: &Permit,
+    ) -> Request<Outgoing> {
+        let mut fields = self.outbound(routed, &head);
+        if guarded.guard.mode == Mode::Enforce {
+            headers::mark_attempt(&mut fields, permit.operation(), permit.number());
+        }
+        let mut request = Request::from_parts(head, Outgoing::Whole(body));
+        *request.headers_mut() = fields;
+        request
+    }
+
+    async fn pass_whole(
+        &self,
+        routed: &Routed<'_>,
+        head: request::Parts,
+        read: Read,
+        verdict: Verdict,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
+        let Read { bytes, hold } = read;
+        let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
+        drop::<Hold>(hold);
+        answer
+    }
+}
+
+fn refused(arrival: &Arrival, error: &StoreError) -> Problem {
+    tracing::warn!(operation = %arrival.operation.short(), %error, "not admitted");
+    Problem::from(error)
+}
+
+fn keys_request(routed: &Routed<'_>, head: &request::Parts, read: &Read) -> keys::Request {
+    keys::Request {
+        method: head.method.clone(),
+        authority: routed.target.authority.clone(),
+        path: routed.target.path.clone(),
+        query: head.uri.query().map(str::to_owned),
+        raw_path: head.uri.path().to_owned(),
+        headers: head.headers.clone(),
+        body: read.bytes.clone(),
+    }
+}

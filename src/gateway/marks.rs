@@ -1,0 +1,45 @@
+//! The fields by which the gateway speaks to clients.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::machine::{OperationId, Time};
+
+/// The answer is a recorded one.
+pub(super) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The request was a duplicate of a completed operation.
+pub(super) const X_IDEMPOTENT_RETRY: HeaderName = HeaderName::from_static("x-idempotent-retry");
+/// Until when the outcome is remembered: an HTTP date.
+pub(super) const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+/// Who made the answer, when it was not the upstream.
+pub(super) const SOURCE: HeaderName = HeaderName::from_static("oncegate-source");
+/// What is known of the operation, when the answer does not say it.
+pub(super) const OUTCOME: HeaderName = HeaderName::from_static("oncegate-outcome");
+/// Which operation a refusal speaks of: what an operator looks for.
+pub(super) const OPERATION: HeaderName = HeaderName::from_static("oncegate-operation");
+/// The request passed without protection, and why.
+pub(super) const UNGUARDED: HeaderName = HeaderName::from_static("oncegate-unguarded");
+
+pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
+pub(super) const GATEWAY: HeaderValue = HeaderValue::from_static("gateway");
+pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
+pub(super) const NOT_EXECUTED: HeaderValue = HeaderValue::from_static("not-executed");
+pub(super) const STORE_UNAVAILABLE: HeaderValue = HeaderValue::from_static("store-unavailable");
+
+/// Says until when the outcome is remembered, in whole seconds, rounded down: never later than the truth.
+pub(super) fn set_expires(headers: &mut HeaderMap, expires: Time) {
+    // The format ends with the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    let at = UNIX_EPOCH + Duration::from_secs((expires.0 / 1000).min(LAST));
+    if let Ok(value) = HeaderValue::try_from(httpdate::fmt_http_date(at)) {
+        headers.insert(IDEMPOTENCY_EXPIRES, value);
+    }
+}
+
+/// Names the operation.
+pub(super) fn set_operation(headers: &mut HeaderMap, operation: &OperationId) {
+    if let Ok(value) = HeaderValue::try_from(operation.to_string()) {
+        headers.insert(OPERATION, value);
+    }
+}

@@ -1,0 +1,280 @@
+//! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
+
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use super::body::Body;
+use super::marks;
+use crate::keys;
+use crate::machine::Time;
+use crate::store::StoreError;
+use crate::telemetry::Verdict;
+
+/// What the gateway answers by itself, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// No route takes the request.
+    NoRoute,
+    /// The request is malformed, or refused by rule.
+    BadRequest(String),
+    /// The method is not for a reverse proxy.
+    MethodRefused(String),
+    /// No key.
+    KeyMissing(String),
+    /// A key that is none.
+    KeyInvalid(String),
+    /// No caller.
+    ScopeMissing(String),
+    /// The key belongs to another request.
+    KeyReused,
+    /// The request's body is over the route's limit.
+    BodyTooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The request's body did not come in time.
+    BodyTimeout,
+    /// The request's body ended before it was whole.
+    BodyAborted,
+    /// An attempt of the operation is running.
+    InFlight(StatusCode),
+    /// The operation is done, and the route says so instead of repeating the answer.
+    Duplicate {
+        /// The route's word for it.
+        status: StatusCode,
+        /// Until when it is remembered; none when this caller may not know.
+        expires: Option<Time>,
+        /// Why the answer is not repeated.
+        detail: &'static str,
+    },
+    /// The operation is done, and its answer was not kept.
+    AlreadyExecuted {
+        /// The original status, if it is known.
+        status: Option<u16>,
+        /// The original `Location`.
+        location: Option<HeaderValue>,
+        /// Until when it is remembered.
+        expires: Time,
+    },
+    /// The outcome is not known.
+    OutcomeUnknown,
+    /// The client's deadline passed; the attempt goes on.
+    UpstreamTimeout,
+    /// The upstream was not reached.
+    UpstreamUnreachable {
+        /// What failed.
+        detail: String,
+        /// Whether an earlier attempt is still in doubt.
+        in_doubt: bool,
+    },
+    /// The upstream broke after the request was sent.
+    UpstreamFailed(String),
+    /// A limit of this gateway is reached.
+    Overloaded(&'static str),
+    /// The store gave no answer.
+    StoreUnavailable,
+    /// The record is of no known form.
+    RecordUnreadable,
+}
+
+/// A row of the table.
+struct Row {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    retry: Retry,
+    verdict: Verdict,
+}
+
+/// What a client should do next.
+#[derive(Clone, Copy)]
+enum Retry {
+    SameKey,
+    NewKey,
+    Stop,
+}
+
+impl Retry {
+    fn text(self) -> &'static str {
+        match self {
+            Self::SameKey => "same-key",
+            Self::NewKey => "new-key",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+impl Problem {
+    fn row(&self) -> Row {
+        use Retry::{NewKey, SameKey, Stop};
+        use StatusCode as S;
+        use Verdict as V;
+        let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
+        match self {
+            Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
+            Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
+            Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
+            Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
+            Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),
+            Self::BodyTooLarge { .. } => {
+                row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
+            }
+            Self::BodyTimeout => row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", Stop, V::BodyAborted),
+            Self::BodyAborted => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", Stop, V::BodyAborted),
+            Self::InFlight(status) => row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight),
+            Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
+            Self::AlreadyExecuted { .. } => {
+                row(S::CONFLICT, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
+            }
+            Self::OutcomeUnknown => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
+            Self::UpstreamTimeout => {
+                row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
+            }
+            Self::UpstreamUnreachable { .. } => {
+                row(S::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
+            }
+            Self::UpstreamFailed(_) => {
+                row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
+            }
+            Self::Overloaded(_) => row(S::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", SameKey, V::Overloaded),
+            Self::StoreUnavailable => {
+                row(S::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
+            }
+            Self::RecordUnreadable => {
+                row(S::SERVICE_UNAVAILABLE, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
+            }
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::NoRoute => "No route of this gateway takes this method, host and path.".to_owned(),
+            Self::BadRequest(detail)
+            | Self::MethodRefused(detail)
+            | Self::KeyMissing(detail)
+            | Self::KeyInvalid(detail)
+            | Self::ScopeMissing(detail)
+            | Self::UpstreamFailed(detail)
+            | Self::UpstreamUnreachable { detail, .. } => detail.clone(),
+            Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
+            Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
+            Self::BodyTimeout => "The body did not arrive in time. Nothing was forwarded.".to_owned(),
+            Self::BodyAborted => "The body ended before it was complete. Nothing was forwarded.".to_owned(),
+            Self::InFlight(_) => {
+                "The same operation is being processed. Try again with the same key for its answer.".to_owned()
+            }
+            Self::Duplicate { detail, .. } => (*detail).to_owned(),
+            Self::AlreadyExecuted { .. } => {
+                "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
+            }
+            Self::OutcomeUnknown => {
+                "An earlier attempt may have taken effect. The operation is not repeated until that is known."
+                    .to_owned()
+            }
+            Self::UpstreamTimeout => {
+                "No answer in time. The attempt goes on; try again with the same key for its answer.".to_owned()
+            }
+            Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
+            Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
+            Self::RecordUnreadable => {
+                "The operation has a record that this version cannot read. Nothing was forwarded.".to_owned()
+            }
+        }
+    }
+
+    fn add_headers(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::InFlight(_) | Self::Overloaded(_) | Self::StoreUnavailable => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::Duplicate { expires, .. } => {
+                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
+                if let Some(expires) = expires {
+                    marks::set_expires(headers, *expires);
+                }
+            }
+            Self::AlreadyExecuted { location, expires, .. } => {
+                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
+                marks::set_expires(headers, *expires);
+                if let Some(location) = location {
+                    headers.insert(LOCATION, location.clone());
+                }
+            }
+            Self::UpstreamUnreachable { in_doubt: false, .. } => {
+                headers.insert(marks::OUTCOME, marks::NOT_EXECUTED);
+            }
+            Self::UpstreamTimeout | Self::UpstreamFailed(_) | Self::UpstreamUnreachable { in_doubt: true, .. } => {
+                headers.insert(marks::OUTCOME, marks::UNKNOWN);
+            }
+            Self::NoRoute
+            | Self::BadRequest(_)
+            | Self::MethodRefused(_)
+            | Self::KeyMissing(_)
+            | Self::KeyInvalid(_)
+            | Self::ScopeMissing(_)
+            | Self::KeyReused
+            | Self::BodyTooLarge { .. }
+            | Self::BodyTimeout
+            | Self::BodyAborted
+            | Self::OutcomeUnknown
+            | Self::RecordUnreadable => {}
+        }
+    }
+
+    /// How the request counts.
+    pub fn verdict(&self) -> Verdict {
+        self.row().verdict
+    }
+
+    /// The answer. With a 2xx status (a route's choice for webhook senders) the body is empty: only the headers speak.
+    pub fn response(&self, types: &str) -> Response<Body> {
+        let Row { status, code, title, retry, .. } = self.row();
+        let body = if status.is_success() {
+            Body::empty()
+        } else {
+            let mut problem = json!({
+                "type": format!("{types}{code}"),
+                "title": title,
+                "status": status.as_u16(),
+                "detail": self.detail(),
+                "code": code,
+                "retry": retry.text(),
+            });
+            if let Self::AlreadyExecuted { status: Some(original), .. } = self {
+                problem["original_status"] = json!(original);
+            }
+            Body::whole(problem.to_string().into())
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        if !status.is_success() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        }
+        headers.insert(marks::SOURCE, marks::GATEWAY);
+        self.add_headers(headers);
+        response
+    }
+}
+
+impl From<keys::Refusal> for Problem {
+    fn from(refusal: keys::Refusal) -> Self {
+        match refusal {
+            keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
+            keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
+            keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+        }
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => Self::StoreUnavailable,
+            StoreError::Unreadable(_) => Self::RecordUnreadable,
+        }
+    }
+}
