@@ -1,7 +1,23 @@
-//! Listeners, connections, runtimes.
+//! Listeners and connections: accepting, driving HTTP/1.1, and letting go in order. It does not know what is served.
 
-use std::net::SocketAddr;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone)]
@@ -12,4 +28,184 @@ pub struct Settings {
     pub workers: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
+}
+
+/// Connections waiting to be accepted, per listener.
+const BACKLOG: i32 = 1024;
+/// Pause after a failed accept: file descriptors may have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection over the limit is kept for its answer.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// What a connection over the limit is told, without being read.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+oncegate-source: gateway\r\nconnection: close\r\ncontent-length: 148\r\n\r\n{\"type\":\"urn:oncegate:problem:overloaded\",\
+\"title\":\"Overloaded\",\"status\":503,\"detail\":\"Too many connections.\",\"code\":\"overloaded\",\"retry\":\"same-key\"}";
+
+/// One listener for each worker, all on the same address: the kernel spreads connections over them.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
+    let first = listener(address, workers > 1)?;
+    let address = first.local_addr()?;
+    let mut listeners = vec![first];
+    for _ in 1..workers {
+        listeners.push(listener(address, true)?);
+    }
+    Ok(listeners)
+}
+
+fn listener(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that may be open at once, over all workers.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    open: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// One open connection.
+struct Open(Arc<AtomicUsize>);
+
+impl Connections {
+    /// At most this many.
+    pub fn new(most: usize) -> Self {
+        Self { open: Arc::default(), most }
+    }
+
+    fn open(&self) -> Option<Open> {
+        let open = Open(Arc::clone(&self.open));
+        (self.open.fetch_add(1, Ordering::Relaxed) < self.most).then_some(open)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a listener is served with.
+#[derive(Clone)]
+pub struct Doorway {
+    /// How many connections may be open.
+    pub connections: Connections,
+    /// How long a request's head may take; also the idle limit of a kept-alive connection.
+    pub header_timeout: Duration,
+    /// When this is cancelled, no further connection is taken and each open one ends after its request.
+    pub stop: CancellationToken,
+}
+
+/// Serves a listener until it is told to stop and every connection has ended.
+///
+/// # Errors
+/// When the listener cannot be used at all.
+pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) -> io::Result<()>
+where
+    H: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = TcpListener::from_std(listener)?;
+    let open = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = doorway.stop.cancelled() => break,
+        };
+        match accepted {
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            Ok((stream, peer)) => match doorway.connections.open() {
+                None => drop(open.spawn(turn_away(stream))),
+                Some(place) => {
+                    let connection = drive(stream, peer.ip(), doorway.clone(), handle.clone());
+                    open.spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+            },
+        }
+    }
+    drop(listener);
+    open.close();
+    open.wait().await;
+    Ok(())
+}
+
+/// Says so and closes. Best effort: a client that has sent much already may see a reset instead.
+async fn turn_away(mut stream: TcpStream) {
+    tracing::debug!("connection turned away: limit reached");
+    let farewell = async {
+        stream.write_all(FULL).await?;
+        stream.shutdown().await
+    };
+    // Whether it was heard changes nothing here.
+    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+}
+
+async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
+where
+    H: Fn(Request<Incoming>, IpAddr) -> F,
+    F: Future<Output = Response<B>>,
+    B: http_body::Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let service = service_fn(|request| {
+        let answer = handle(request, peer);
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(doorway.header_timeout)
+        .preserve_header_case(true)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = doorway.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_connection_too_many_has_its_stated_length() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let connections = Connections::new(1);
+        let first = connections.open();
+        assert!(first.is_some());
+        assert!(connections.open().is_none());
+        drop(first);
+        assert!(connections.open().is_some());
+    }
 }

@@ -1,16 +1,48 @@
-//! The operators' door.
+//! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
 
+mod keys;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper::body::Incoming;
+use subtle::ConstantTimeEq;
+use tower::ServiceExt;
+
+use crate::arbiter::{Arbiter, Terms};
+use crate::machine::NamespaceTag;
+use crate::telemetry::Metrics;
 
 /// What the operators' door is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Where it listens; none: no door.
     pub listen: Option<SocketAddr>,
-    /// The bearer token that `/api` demands; without one, `/api` answers on loopback only.
+    /// The bearer token that `/api` demands. Needed when the door listens beyond loopback.
     pub token: Option<String>,
     /// What `/readyz` asks.
     pub ready: Ready,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.token.as_ref().map(|_| "***");
+        f.debug_struct("Settings")
+            .field("listen", &self.listen)
+            .field("token", &token)
+            .field("ready", &self.ready)
+            .finish()
+    }
 }
 
 /// What `/readyz` asks.
@@ -20,4 +52,99 @@ pub enum Ready {
     Store,
     /// Only whether this process serves.
     Process,
+}
+
+/// A namespace of the configuration, for telling whose a record is.
+#[derive(Clone)]
+pub struct Namespace {
+    /// The route's name.
+    pub route: String,
+    /// The route's rules.
+    pub terms: Terms,
+}
+
+/// The operators' door.
+pub struct Admin {
+    settings: Settings,
+    arbiter: Arc<Arbiter>,
+    metrics: Arc<Metrics>,
+    namespaces: HashMap<NamespaceTag, Namespace>,
+}
+
+impl Admin {
+    /// A door over the given parts.
+    pub fn new(
+        settings: Settings,
+        arbiter: Arc<Arbiter>,
+        metrics: Arc<Metrics>,
+        namespaces: HashMap<NamespaceTag, Namespace>,
+    ) -> Self {
+        Self { settings, arbiter, metrics, namespaces }
+    }
+
+    /// The door's paths.
+    pub fn router(self) -> Router {
+        let admin = Arc::new(self);
+        let api = Router::new()
+            .route("/api/v1/keys/{id}", get(keys::show))
+            .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
+            .layer(middleware::from_fn_with_state(Arc::clone(&admin), authorize));
+        Router::new()
+            .route("/metrics", get(metrics))
+            .route("/livez", get(|| async { "ok\n" }))
+            .route("/readyz", get(readyz))
+            .merge(api)
+            .with_state(admin)
+    }
+}
+
+/// Answers one request of the operators' listener.
+pub async fn handle(router: Router, request: Request<Incoming>) -> Response {
+    let answer: Result<Response, Infallible> = router.oneshot(request.map(Body::new)).await;
+    answer.unwrap_or_else(|never| match never {})
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], admin.metrics.render())
+}
+
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    if admin.settings.ready == Ready::Process {
+        return "ready\n".into_response();
+    }
+    match admin.arbiter.store().probe().await {
+        Ok(()) => "ready\n".into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {error}\n")).into_response(),
+    }
+}
+
+/// Lets a call of `/api` through with the right bearer token, or without one where none is set (loopback only: the
+/// configuration refuses anything else).
+async fn authorize(State(admin): State<Arc<Admin>>, request: Request<Body>, next: Next) -> Response {
+    let Some(token) = &admin.settings.token else { return next.run(request).await };
+    if bearer(request.headers()).is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes()))) {
+        return next.run(request).await;
+    }
+    let mut refusal =
+        problem(StatusCode::UNAUTHORIZED, "unauthorized", "This needs `Authorization: Bearer` with the admin token.");
+    refusal.headers_mut().insert(WWW_AUTHENTICATE, axum::http::HeaderValue::from_static("Bearer"));
+    refusal
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// A refusal in the form of RFC 9457.
+fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
+    let title = status.canonical_reason().unwrap_or("Refused");
+    let body = serde_json::json!({
+        "type": format!("urn:oncegate:problem:{code}"),
+        "title": title,
+        "status": status.as_u16(),
+        "detail": detail,
+        "code": code,
+    });
+    (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }
