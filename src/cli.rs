@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Loaded};
+use crate::{app, telemetry};
 
 /// The exit code of a bad command line (clap's own) and of a bad configuration.
 const MISCONFIGURED: u8 = 2;
@@ -20,10 +21,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the gateway. SIGTERM drains it, a second one ends it at once.
+    Serve(ConfigFile),
     /// Validate a configuration file, and print it with all defaults put in and secrets masked.
     Check(ConfigFile),
     /// Print the JSON Schema of the configuration file.
     Schema,
+    /// Tell a story of retries, double clicks and a crash against a sample API, then stay up to be played with.
+    Demo(Demo),
 }
 
 #[derive(Debug, Args)]
@@ -33,16 +38,30 @@ struct ConfigFile {
     config: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct Demo {
+    /// End with the story instead of staying up.
+    #[arg(long)]
+    once: bool,
+}
+
 /// Parses this process's command line and does what it says.
 pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Serve(file) => with_config(&file, serve),
         Command::Check(file) => with_config(&file, |loaded| print(&config::show(&loaded.settings))),
+        Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         complain(&format!("oncegate: {error:#}"));
         ExitCode::FAILURE
     })
+}
+
+fn serve(loaded: Loaded) -> anyhow::Result<()> {
+    let _logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
+    Ok(app::serve(loaded.settings)?)
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.

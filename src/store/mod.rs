@@ -4,7 +4,10 @@ pub mod codec;
 pub mod embedded;
 pub mod filter;
 pub mod memory;
+mod open;
 pub mod redis;
+
+pub use open::{OpenError, Opened, open};
 
 use std::future::Future;
 use std::path::PathBuf;

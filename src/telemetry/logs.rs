@@ -1,5 +1,7 @@
 //! Where `tracing` events go.
 
+use std::io::IsTerminal;
+
 /// How log lines look and which are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -42,7 +44,10 @@ pub fn start(settings: &LogSettings) -> Result<Logs, String> {
         .map_err(|error| format!("log level `{}`: {error}", settings.level))?;
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let lost = writer.error_counter();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(writer);
     let started = match settings.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -1,1 +1,0 @@
-//! Builds everything and runs it.

@@ -1,0 +1,169 @@
+//! What the demo tells, step by step, and how each step is checked.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+
+use super::DemoError;
+use super::api::Api;
+use super::gateway::Gateway;
+use crate::upstream::{Host, Outgoing, Server, Settings, Upstream};
+
+/// An answer, as far as the story looks at it.
+struct Heard {
+    status: u16,
+    replayed: bool,
+    operation: Option<String>,
+    body: String,
+}
+
+/// Tells the whole story.
+pub(super) async fn tell(gateway: &mut Gateway, api: &Api) -> Result<(), DemoError> {
+    println!("A sample order API listens on {}. Every POST to it is a new order.", api.address());
+    println!("oncegate stands in front of it, on {}, with the embedded store.\n", gateway.address);
+    retry(gateway, api).await?;
+    double_click(gateway, api).await?;
+    changed(gateway, api).await?;
+    crash(gateway, api).await?;
+    println!("Orders at the API: {}. Requests sent: 8. No operation ran twice, none was lost.", api.count());
+    Ok(())
+}
+
+async fn retry(gateway: &Gateway, api: &Api) -> Result<(), DemoError> {
+    println!("1. An order, and its retry with the same Idempotency-Key");
+    let order = r#"{"item":"tea"}"#;
+    let first = post(gateway.address, "demo-tea", order).await?;
+    say("first", &first);
+    let again = post(gateway.address, "demo-tea", order).await?;
+    say("retry", &again);
+    check(first.status == 201 && !first.replayed, "the first order is taken")?;
+    check(again.replayed && again.body == first.body, "the retry gets the recorded answer")?;
+    check(api.count() == 1, "the API has one order")
+}
+
+async fn double_click(gateway: &Gateway, api: &Api) -> Result<(), DemoError> {
+    println!("2. A double click: twice at once, the answer is slow");
+    let order = r#"{"item":"cake","delay_ms":300}"#;
+    let (left, right) =
+        tokio::join!(post(gateway.address, "demo-cake", order), post(gateway.address, "demo-cake", order));
+    let (left, right) = (left?, right?);
+    say("one click", &left);
+    say("the other", &right);
+    let mut statuses = [left.status, right.status];
+    statuses.sort_unstable();
+    check(statuses == [201, 409], "one click is taken, the other is told to wait")?;
+    check(api.count() == 2, "the API has one order more")
+}
+
+async fn changed(gateway: &Gateway, api: &Api) -> Result<(), DemoError> {
+    println!("3. Another order under a used key");
+    let other = post(gateway.address, "demo-tea", r#"{"item":"coffee"}"#).await?;
+    say("changed", &other);
+    check(other.status == 422, "a changed request is no retry")?;
+    check(api.count() == 2, "the API has no order more")
+}
+
+async fn crash(gateway: &mut Gateway, api: &Api) -> Result<(), DemoError> {
+    println!("4. A crash: the gateway is killed (SIGKILL) while an order is under way, and started again");
+    let address = gateway.address;
+    let order = r#"{"item":"soup","delay_ms":1000}"#;
+    let lost = tokio::spawn(async move { post(address, "demo-soup", order).await });
+    wait_for(|| api.count() == 3, "the order reaches the API").await?;
+    gateway.crash()?;
+    check(matches!(lost.await, Ok(Err(_))), "the client hears nothing")?;
+    println!("   client     no answer; the API has taken the order, and the gateway does not know it");
+    let retry = until_in_doubt(address, order).await?;
+    say("retry", &retry);
+    check(api.count() == 3, "the order in doubt is not run again")?;
+    println!("   The outcome is unknown, so nobody may run it again. An operator looks, and says what happened:");
+    let operation = resolve(gateway, &retry).await?;
+    println!("   operator   POST /api/v1/keys/{operation}/resolve {{\"outcome\":\"executed\"}}");
+    let settled = post(address, "demo-soup", order).await?;
+    say("retry", &settled);
+    check(settled.body.contains("already-executed"), "the retry is told that the order was executed")?;
+    check(api.count() == 3, "the API has the order once")
+}
+
+/// Retries until the lease of the killed gateway's attempt has ended.
+async fn until_in_doubt(address: SocketAddr, order: &'static str) -> Result<Heard, DemoError> {
+    for _ in 0..50 {
+        let heard = post(address, "demo-soup", order).await?;
+        if heard.body.contains("outcome-unknown") {
+            return Ok(heard);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(DemoError::Story("the lease never ended".to_owned()))
+}
+
+async fn resolve(gateway: &Gateway, doubt: &Heard) -> Result<String, DemoError> {
+    let operation = doubt.operation.clone().ok_or_else(|| DemoError::Story("no operation named".to_owned()))?;
+    let word = r#"{"outcome":"executed","reason":"order 3 is in the API's list"}"#;
+    let request = Request::post(format!("/api/v1/keys/{operation}/resolve")).header("content-type", "application/json");
+    let heard = send(gateway.admin, request.body(Outgoing::Whole(Bytes::from_static(word.as_bytes())))).await?;
+    check(heard.status == 200, "the operator's word is taken")?;
+    Ok(operation)
+}
+
+/// What to try next.
+pub(super) fn invite(gateway: &Gateway) {
+    let (at, admin) = (gateway.address, gateway.admin);
+    println!("\nIt stays up until Ctrl-C. Try:");
+    println!(
+        "  curl -i http://{at}/orders -H 'Idempotency-Key: mine-1' -H 'Content-Type: application/json' -d '{{\"item\":\"pie\"}}'"
+    );
+    println!("  curl http://{at}/orders");
+    println!("  curl -s http://{admin}/metrics | grep oncegate_requests_total");
+    println!("Its configuration: {}", gateway.config().display());
+}
+
+async fn post(to: SocketAddr, key: &str, order: &'static str) -> Result<Heard, DemoError> {
+    let request = Request::post("/orders").header("content-type", "application/json").header("idempotency-key", key);
+    send(to, request.body(Outgoing::Whole(Bytes::from_static(order.as_bytes())))).await
+}
+
+async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Result<Heard, DemoError> {
+    let failed = |error: &dyn std::fmt::Display| DemoError::Request(error.to_string());
+    let patience = Duration::from_secs(30);
+    let client = Upstream::new(Settings {
+        name: "demo".to_owned(),
+        servers: vec![Server { host: to.ip().to_string(), port: to.port() }],
+        connect_timeout: patience,
+        idle_timeout: patience,
+        response_timeout: patience,
+        attempt_timeout: patience,
+        host: Host::Server,
+    });
+    let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.map_err(|e| failed(&e))?.to_bytes();
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok(Heard {
+        status: head.status.as_u16(),
+        replayed: text("idempotent-replayed").as_deref() == Some("true"),
+        operation: text("oncegate-operation"),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
+}
+
+fn say(who: &str, heard: &Heard) {
+    let mark = if heard.replayed { "  (Idempotent-Replayed: true)" } else { "" };
+    println!("   {who:<10} {} {}{mark}", heard.status, heard.body);
+}
+
+fn check(holds: bool, what: &str) -> Result<(), DemoError> {
+    if holds { Ok(()) } else { Err(DemoError::Story(format!("not so: {what}"))) }
+}
+
+async fn wait_for(mut holds: impl FnMut() -> bool, what: &str) -> Result<(), DemoError> {
+    for _ in 0..200 {
+        if holds() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(DemoError::Story(format!("never so: {what}")))
+}

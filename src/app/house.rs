@@ -1,0 +1,125 @@
+//! The house's own thread: the operators' door, and what time brings. Each loop is a few lines round a single step.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+
+use super::{Parts, StartError};
+use crate::admin::{self, Admin, Namespace};
+use crate::arbiter::{Arbiter, Sweep, Terms, Watched};
+use crate::clock::Clock;
+use crate::keys::namespace_tag;
+use crate::machine::NamespaceTag;
+use crate::server::{self, Connections, Doorway};
+use crate::store::Store;
+
+/// How often the clock is set by the store's, and the store is looked after.
+const TEND: Duration = Duration::from_secs(5);
+/// How often claims without a reply are withdrawn, while there are any.
+const WITHDRAW: Duration = Duration::from_millis(250);
+/// Operators' connections at once.
+const CONNECTIONS: usize = 256;
+/// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
+const REST: u32 = 9;
+
+/// Listens for operators.
+pub(super) fn bind(at: SocketAddr) -> Result<TcpListener, StartError> {
+    let mut listeners = server::bind(at, 1).map_err(|error| StartError::Listen(at, error))?;
+    listeners.pop().ok_or_else(|| StartError::Listen(at, std::io::ErrorKind::AddrNotAvailable.into()))
+}
+
+pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<TcpListener>) {
+    let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
+    let operators = async {
+        match listener {
+            Some(listener) => operators(&parts, Arc::clone(&arbiter), listener).await,
+            None => parts.stop.cancelled().await,
+        }
+    };
+    let time = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter)) };
+    // Claims are withdrawn and doubts are counted until the operators' door has closed.
+    tokio::select! { () = operators => {}, _ = time => {} }
+    parts.arbiter.tasks.wait().await;
+}
+
+async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) {
+    let settings = parts.settings.admin.clone();
+    let metrics = Arc::clone(&parts.arbiter.metrics);
+    let router = Admin::new(settings, arbiter, metrics, namespaces(parts)).router();
+    let doorway = Doorway {
+        connections: Connections::new(CONNECTIONS),
+        header_timeout: parts.settings.gateway.limits.header_timeout,
+        stop: parts.stop.clone(),
+    };
+    let handle = move |request: Request<Incoming>, _: IpAddr| admin::handle(router.clone(), request);
+    if let Err(error) = server::serve(listener, doorway, handle).await {
+        tracing::error!(%error, "operators' listener lost");
+    }
+}
+
+fn namespaces(parts: &Parts) -> HashMap<NamespaceTag, Namespace> {
+    let guards = parts.gateway.guards();
+    guards
+        .map(|(route, guard, terms)| {
+            (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
+        })
+        .collect()
+}
+
+/// A pass through the store every `sweep_interval`.
+async fn sweep(parts: &Parts, arbiter: &Arbiter) {
+    let watched = namespaces(parts).into_iter().map(|(tag, namespace)| {
+        let Terms { policy, route } = namespace.terms;
+        (tag, Watched { route, doubt_retention: policy.doubt_retention })
+    });
+    let mut sweep = Sweep::new(watched.collect());
+    loop {
+        let started = Clock::instant();
+        let rest = match sweep.step(arbiter).await {
+            Ok(false) => started.elapsed() * REST,
+            Ok(true) => parts.settings.sweep_interval,
+            Err(error) => {
+                tracing::warn!(%error, "sweep put off");
+                parts.settings.sweep_interval.min(TEND)
+            }
+        };
+        tokio::time::sleep(rest).await;
+    }
+}
+
+async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
+    loop {
+        tokio::time::sleep(WITHDRAW).await;
+        if !parts.arbiter.unconfirmed.is_empty()
+            && let Err(error) = parts.arbiter.unconfirmed.withdraw(arbiter).await
+        {
+            tracing::debug!(%error, "claims without a reply still wait");
+        }
+    }
+}
+
+/// Sets the clock by the store's, turns the filter, lets the store clean up, and watches that it stays safe.
+async fn tend(parts: &Parts, arbiter: &Arbiter) {
+    let shared = &parts.arbiter;
+    loop {
+        if let Err(error) = arbiter.store().time().await {
+            tracing::debug!(%error, "clock not calibrated");
+        }
+        shared.filter.rotate_if_due();
+        shared.metrics.filter_filled(shared.filter.fill_ratio());
+        match parts.store.may_evict().await {
+            Ok(may) => {
+                if may {
+                    tracing::warn!("the store may evict records: operations could run twice");
+                }
+                shared.metrics.store_may_evict(may);
+            }
+            Err(error) => tracing::debug!(%error, "eviction policy not known"),
+        }
+        tokio::time::sleep(TEND).await;
+    }
+}
