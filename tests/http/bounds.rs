@@ -1,0 +1,134 @@
+//! Limits: memory and time stay bounded whatever clients and upstreams do.
+
+use crate::client::{Call, connect, read_answer};
+use crate::gateway::{Gateway, wait_until};
+use crate::upstream::{Gate, Reply, ScriptedUpstream};
+use crate::{gateway, yaml};
+use std::io::Write;
+
+#[test]
+fn a_body_over_the_limit_is_refused_by_its_announcement_or_by_its_size() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "request_body_limit: 1KiB");
+    let announced = gateway.send(&Call::post("/orders").key("k").body(vec![b'x'; 2_000]));
+    assert_eq!((announced.status, announced.code().as_deref()), (413, Some("body-too-large")));
+    let mut stream = connect(gateway.address).unwrap();
+    stream
+        .write_all(b"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .unwrap();
+    // An endless upload: written until the gateway has had enough.
+    let chunk = [b"400\r\n".as_slice(), &[b'x'; 1024], b"\r\n"].concat();
+    let mut sent = 0;
+    while sent < 100_000 && stream.write_all(&chunk).is_ok() {
+        sent += 1;
+    }
+    assert!(sent < 100_000, "the gateway reads on without an end");
+    assert_eq!(gateway.send(&Call::post("/orders").key("k").body(vec![b'x'; 1_024])).status, 201);
+    assert_eq!(gateway.metric(r#"oncegate_requests_total{route="create-order",verdict="body_too_large"}"#), 2.0);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn buffered_bodies_share_a_budget() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "ok").after(&hold));
+    let gateway = Gateway::start(&yaml(
+        &upstream,
+        "request_body_limit: 64KiB\nresponse_body_limit: 64KiB",
+        "limits: { buffered_bodies: 64KiB }",
+    ));
+    let call = |key: &str| Call::post("/orders").key(key).body(vec![b'x'; 40 * 1024]);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| gateway.send(&call("a")));
+        upstream.wait_for_requests(1);
+        let second = gateway.send(&call("b"));
+        assert_eq!((second.status, second.code().as_deref()), (503, Some("overloaded")));
+        assert!(second.header("retry-after").is_some());
+        gate.open();
+        assert_eq!(first.join().unwrap().status, 201);
+    });
+    wait_until("the budget is given back", || gateway.send(&call("b")).status == 201);
+}
+
+#[test]
+fn requests_under_way_are_limited_and_a_refused_one_frees_its_key() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "ok").after(&hold));
+    let gateway = Gateway::start(&yaml(&upstream, "", "limits: { in_flight: 1 }"));
+    let call = |key: &str| Call::post("/orders").key(key).body("x");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| gateway.send(&call("a")));
+        upstream.wait_for_requests(1);
+        assert_eq!(gateway.send(&call("b")).code().as_deref(), Some("overloaded"));
+        assert_eq!(gateway.send(&Call::new("GET", "/plain")).code().as_deref(), Some("overloaded"));
+        gate.open();
+        assert_eq!(first.join().unwrap().status, 201);
+    });
+    wait_until("the slot is free", || gateway.send(&call("b")).status == 201);
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[test]
+fn waiters_are_limited() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "ok").after(&hold));
+    let guard = "in_flight: wait\npatience: 10s";
+    let gateway = Gateway::start(&yaml(&upstream, guard, "limits: { waiters: 2 }"));
+    let call = Call::post("/orders").key("a").body("x");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| gateway.send(&call));
+        upstream.wait_for_requests(1);
+        let others: Vec<_> = (0..5).map(|_| scope.spawn(|| gateway.send(&call))).collect();
+        gateway.wait_for_metric(r#"oncegate_requests_total{route="create-order",verdict="overloaded"}"#, 3.0);
+        gate.open();
+        assert_eq!(first.join().unwrap().status, 201);
+        let mut statuses: Vec<_> = others.into_iter().map(|other| other.join().unwrap().status).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [201, 201, 503, 503, 503]);
+    });
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn connections_over_the_limit_are_turned_away() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(200, &[], "ok"));
+    let text = yaml(&upstream, "", "limits: { connections: 2 }");
+    let gateway = Gateway::start(&text);
+    let held: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = connect(gateway.address).unwrap();
+            stream.write_all(b"GET /plain HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+            stream
+        })
+        .collect();
+    let mut third = connect(gateway.address).unwrap();
+    let answer = read_answer(&mut third).unwrap();
+    assert_eq!((answer.status, answer.code().as_deref()), (503, Some("overloaded")));
+    drop(held);
+    wait_until("a place is free", || {
+        Call::new("GET", "/plain").try_send(gateway.address).is_ok_and(|answer| answer.status == 200)
+    });
+}
+
+#[test]
+fn a_slow_body_and_a_slow_head_end_in_time() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = yaml(&upstream, "", "limits: { header_timeout: 300ms, body_timeout: 300ms }");
+    let gateway = Gateway::start(&text);
+    let mut slow = connect(gateway.address).unwrap();
+    slow.write_all(b"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 10\r\n\r\nhalf")
+        .unwrap();
+    let answer = read_answer(&mut slow).unwrap();
+    assert_eq!((answer.status, answer.code().as_deref()), (408, Some("body-timeout")));
+    let mut silent = connect(gateway.address).unwrap();
+    silent.write_all(b"POST /orders HTT").unwrap();
+    let mut rest = Vec::new();
+    // Closed by the gateway, with or without an answer: what counts is that it does not wait for ever.
+    let _ = std::io::Read::read_to_end(&mut silent, &mut rest);
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"));
+    assert_eq!(upstream.requests().len(), 0);
+}

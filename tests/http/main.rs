@@ -1,0 +1,58 @@
+//! The real binary between a raw client and a scripted upstream: what clients see, and what the upstream sees.
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+#![expect(clippy::float_cmp, reason = "counters are whole numbers")]
+
+#[path = "../support/client.rs"]
+mod client;
+#[path = "../support/gateway.rs"]
+mod gateway;
+#[path = "../support/redis.rs"]
+mod redis;
+#[path = "../support/upstream.rs"]
+mod upstream;
+
+mod admin;
+mod answers;
+mod bounds;
+mod doubt;
+mod keys;
+mod main_job;
+mod modes;
+mod paths;
+
+use gateway::Gateway;
+use upstream::ScriptedUpstream;
+
+/// A configuration with one guarded route, `POST /orders` keyed by Idempotency-Key, and everything else plain.
+/// `guard` holds further lines of the route's `idempotency`, `top` further top-level lines.
+fn yaml(upstream: &ScriptedUpstream, guard: &str, top: &str) -> String {
+    let indented = guard.lines().fold(String::new(), |all, line| all + "      " + line + "\n");
+    let scope = if guard.contains("scope:") { "" } else { "      scope: none\n" };
+    let key = if guard.contains("key:") { "" } else { "      key: [ { header: Idempotency-Key } ]\n" };
+    let store = if top.contains("store:") { "" } else { "store: { kind: embedded, path: '{dir}/store' }\n" };
+    format!(
+        "listen: 127.0.0.1:0
+admin: {{ listen: 127.0.0.1:0 }}
+{store}{top}
+upstreams:
+  orders:
+    servers: [ \"http://{address}\" ]
+    response_timeout: 10s
+    attempt_timeout: 30s
+routes:
+  - name: create-order
+    match: {{ methods: [POST], path: /orders }}
+    upstream: orders
+    idempotency:
+{key}{scope}{indented}  - name: rest
+    match: {{ path: \"/{{*rest}}\" }}
+    upstream: orders
+",
+        address = upstream.address(),
+    )
+}
+
+/// A gateway on the embedded store in front of an upstream.
+fn gateway(upstream: &ScriptedUpstream, guard: &str) -> Gateway {
+    Gateway::start(&yaml(upstream, guard, ""))
+}

@@ -1,0 +1,66 @@
+//! Routing on the normal form, forwarding byte for byte.
+
+use crate::client::{Call, exchange};
+use crate::gateway;
+use crate::upstream::{Reply, ScriptedUpstream};
+
+#[test]
+fn other_spellings_of_a_guarded_path_are_guarded_and_forwarded_as_they_came() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    let spellings = ["//orders", "/./orders", "/x/../orders", "/%6Frders", "/orders/", "/orders?a=%2f", "/%2e/orders"];
+    for (index, target) in spellings.iter().enumerate() {
+        let bare = gateway.send(&Call::post(target).body("x"));
+        assert_eq!(bare.code().as_deref(), Some("key-missing"), "{target} walks round the guard");
+        assert_eq!(gateway.send(&Call::post(target).key(&format!("k-{index}")).body("x")).status, 201);
+        let line = upstream.wait_for_requests(index + 1)[index].line.clone();
+        assert_eq!(line, format!("POST {target} HTTP/1.1").into_bytes());
+    }
+}
+
+#[test]
+fn paths_that_two_parsers_could_read_differently_are_refused() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    for target in ["/x/..%2forders", "/x%2f..%2forders", "/..%5corders", "/orders%00", "/%zz"] {
+        let answer = gateway.send(&Call::post(target).key("k").body("x"));
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("bad-request")), "{target}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
+fn plain_routes_pass_everything_through() {
+    let upstream = ScriptedUpstream::start(|request| match request.method().as_str() {
+        "HEAD" => Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
+        _ => Reply::chunked(200, &[("X-Own", "1")], &[b"stre", b"am"]),
+    });
+    let gateway = gateway(&upstream, "");
+    let answer = gateway.send(&Call::new("GET", "/things/%7e?q=1").header("Idempotency-Key", "ignored"));
+    assert_eq!((answer.status, answer.text().as_str(), answer.header("x-own")), (200, "stream", Some("1")));
+    let request = upstream.wait_for_requests(1).remove(0);
+    assert_eq!(request.line, b"GET /things/%7e?q=1 HTTP/1.1");
+    assert_eq!(request.header("Oncegate-Operation"), None);
+    gateway.send(&Call::new("GET", "/things").header("Idempotency-Key", "ignored"));
+    assert_eq!(upstream.requests().len(), 2);
+    assert_eq!(gateway.metric(r#"oncegate_requests_total{route="rest",verdict="passed"}"#), 2.0);
+}
+
+#[test]
+fn what_is_no_request_for_any_route_is_refused() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = crate::yaml(&upstream, "", "").replace("path: \"/{*rest}\"", "path: /things");
+    let gateway = crate::Gateway::start(&text);
+    let answer = gateway.send(&Call::new("GET", "/elsewhere"));
+    assert_eq!((answer.status, answer.code().as_deref()), (404, Some("no-route")));
+    let bad = |bytes: &[u8]| exchange(gateway.address, bytes).unwrap();
+    let no_host = bad(b"POST /orders HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((no_host.status, no_host.code().as_deref()), (400, Some("bad-request")));
+    let two = bad(b"POST /orders HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(two.status, 400);
+    let trace = bad(b"TRACE /things HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!((trace.status, trace.code().as_deref()), (501, Some("method-refused")));
+    assert_eq!(upstream.requests().len(), 0);
+    assert_eq!(gateway.metric(r#"oncegate_requests_total{route="",verdict="no_route"}"#), 1.0);
+    assert_eq!(gateway.metric(r#"oncegate_requests_total{route="",verdict="bad_request"}"#), 3.0);
+}
