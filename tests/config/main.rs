@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod command_line;
+mod explain;
 mod schema;
 
 use std::collections::BTreeMap;

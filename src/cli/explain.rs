@@ -1,0 +1,191 @@
+//! `oncegate explain`: what the gateway would make of a request. Asks no store and no upstream.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, ensure};
+use bytes::Bytes;
+use clap::Args;
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http_body_util::BodyExt;
+
+use crate::config::Settings;
+use crate::gateway::{Guard, Mode, Problem, Route, Routes};
+use crate::keys::{self, BodyForm, Explanation, Piece, path};
+
+/// A request to explain.
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    pub(super) file: super::ConfigFile,
+    /// The method; by default GET, or POST with a body.
+    #[arg(long, value_name = "METHOD")]
+    method: Option<Method>,
+    /// The target, such as `/orders?x=1`; with a host when routes ask for one, such as `http://api.example/orders`.
+    #[arg(long, value_name = "URL")]
+    url: Uri,
+    /// A header, as `Name: value`; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// The body. No Content-Type is added.
+    #[arg(long, value_name = "TEXT", conflicts_with = "data_file")]
+    data: Option<String>,
+    /// A file with the body.
+    #[arg(long, value_name = "FILE")]
+    data_file: Option<PathBuf>,
+}
+
+/// The explanation, as lines for people.
+///
+/// # Errors
+/// When the arguments are no request. A request that would be refused is explained too.
+pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<String> {
+    let (method, request) = (given.method()?, given.request()?);
+    let routes = Routes::new(&settings.gateway.routes)?;
+    let path: String = match path::normalize(&request.raw_path) {
+        Ok(path) => path.into(),
+        Err(error) => return refused(settings, &Problem::BadRequest(format!("The path cannot be read: {error}."))),
+    };
+    let host = host_of(&request.authority)?;
+    let Some(route) = routes.find(&method, &host, &path).and_then(|index| settings.gateway.routes.get(index)) else {
+        return refused(settings, &Problem::NoRoute);
+    };
+    let mut page = heading(settings, route);
+    let Some(guard) = &route.guard else {
+        line(&mut page, "guard", "none: every request goes to the upstream");
+        return Ok(page);
+    };
+    let request = keys::Request { method, path, ..request };
+    page.push_str(&guarded(settings, guard, &request)?);
+    Ok(page)
+}
+
+fn guarded(settings: &Settings, guard: &Guard, request: &keys::Request) -> anyhow::Result<String> {
+    let mut page = String::new();
+    if guard.mode == Mode::Shadow {
+        line(&mut page, "mode", "shadow: nothing is refused, and its records have a namespace of their own");
+    }
+    if request.body.len() > guard.request_body_limit {
+        let problem = Problem::BodyTooLarge { limit: guard.request_body_limit };
+        return Ok(page + &refused(settings, &problem)?);
+    }
+    match keys::explain(&guard.keys, request) {
+        Ok(explanation) => identity(&mut page, guard, &explanation),
+        Err(refusal) => page.push_str(&refused(settings, &Problem::from(refusal))?),
+    }
+    Ok(page)
+}
+
+fn heading(settings: &Settings, route: &Route) -> String {
+    let mut page = String::new();
+    line(&mut page, "route", &route.name);
+    if let Some(upstream) = settings.upstreams.get(route.upstream) {
+        line(&mut page, "upstream", &upstream.name);
+    }
+    page
+}
+
+fn identity(page: &mut String, guard: &Guard, explanation: &Explanation) {
+    match explanation.operation {
+        Some(operation) => {
+            pieces(page, "key", &explanation.key, "");
+            pieces(page, "scope", &explanation.scope, "none: all callers share their keys");
+            line(page, "namespace", &guard.keys.namespace);
+            if guard.mode == Mode::Enforce {
+                line(page, "operation", &operation.to_string());
+            }
+        }
+        None => line(page, "key", "none: the request passes without guard"),
+    }
+    let body = match explanation.body {
+        BodyForm::Json => "JSON",
+        BodyForm::Form => "form",
+        BodyForm::Multipart => "multipart",
+        BodyForm::Raw => "raw bytes",
+    };
+    line(page, "body read as", body);
+    if let Some(json) = &explanation.canonical_json {
+        line(page, "canonical JSON", json);
+    }
+    line(page, "raw fingerprint", &explanation.raw.to_string());
+    line(page, "fingerprint", &explanation.canonical.to_string());
+    let compared = if guard.policy.compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" };
+    line(page, "compared", compared);
+}
+
+fn pieces(page: &mut String, name: &str, pieces: &[Piece], none: &str) {
+    if pieces.is_empty() {
+        line(page, name, none);
+    }
+    for piece in pieces {
+        line(page, name, &format!("{} = {}", piece.from, piece.value));
+    }
+}
+
+/// What the client would get, in the gateway's own words.
+fn refused(settings: &Settings, problem: &Problem) -> anyhow::Result<String> {
+    let response = problem.response(&settings.gateway.problem_types);
+    let status = response.status();
+    let body = response.into_body().collect().now_or_never().ok_or_else(|| anyhow!("the refusal has no body"))?;
+    let body = body.map_err(|error| anyhow!("the refusal cannot be read: {error}"))?.to_bytes();
+    let mut page = String::new();
+    line(&mut page, "refused", &status.to_string());
+    line(&mut page, "answer", &String::from_utf8_lossy(&body));
+    Ok(page)
+}
+
+fn line(page: &mut String, name: &str, text: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(page, "{name:<17}{text}");
+}
+
+/// The host alone, in lower case, as routes are matched by.
+fn host_of(authority: &str) -> anyhow::Result<String> {
+    let parsed: http::uri::Authority = authority.parse().with_context(|| format!("`{authority}` is no host"))?;
+    Ok(parsed.host().to_ascii_lowercase())
+}
+
+impl Explain {
+    fn method(&self) -> anyhow::Result<Method> {
+        let with_body = self.data.is_some() || self.data_file.is_some();
+        let usual = if with_body { Method::POST } else { Method::GET };
+        let method = self.method.clone().unwrap_or(usual);
+        ensure!(method != Method::CONNECT && method != Method::TRACE, "{method} is never forwarded");
+        Ok(method)
+    }
+
+    /// The request as sent; method and normal path are put in by the caller.
+    fn request(&self) -> anyhow::Result<keys::Request> {
+        let mut headers = HeaderMap::new();
+        for text in &self.headers {
+            let (name, value) = text.split_once(':').with_context(|| format!("`{text}` is not `Name: value`"))?;
+            let name: HeaderName = name.trim().parse().with_context(|| format!("`{text}`"))?;
+            headers.append(name, HeaderValue::from_str(value.trim()).with_context(|| format!("`{text}`"))?);
+        }
+        let authority = self.authority(&headers)?;
+        let body = match (&self.data, &self.data_file) {
+            (Some(text), _) => Bytes::from(text.clone()),
+            (None, Some(file)) => std::fs::read(file).with_context(|| file.display().to_string())?.into(),
+            (None, None) => Bytes::new(),
+        };
+        Ok(keys::Request {
+            method: Method::GET,
+            authority,
+            path: String::new(),
+            query: self.url.query().map(str::to_owned),
+            raw_path: self.url.path().to_owned(),
+            headers,
+            body,
+        })
+    }
+
+    /// The Host field goes before the target's host; with neither, the request is one to this machine.
+    fn authority(&self, headers: &HeaderMap) -> anyhow::Result<String> {
+        ensure!(self.url.path().starts_with('/'), "`{}` is no target: write `/path` or `http://host/path`", self.url);
+        if let Some(host) = headers.get(header::HOST) {
+            return Ok(host.to_str().context("Host")?.to_owned());
+        }
+        Ok(self.url.authority().map_or("localhost".to_owned(), ToString::to_string))
+    }
+}
