@@ -1,5 +1,7 @@
 //! The command line: what to do, where the answer goes, the exit code. Does nothing of it itself.
 
+mod explain;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +29,8 @@ enum Command {
     Check(ConfigFile),
     /// Print the JSON Schema of the configuration file.
     Schema,
+    /// Say what the gateway would make of a request: its route, key, scope and fingerprint, or the refusal.
+    Explain(explain::Explain),
     /// Tell a story of retries, double clicks and a crash against a sample API, then stay up to be played with.
     Demo(Demo),
 }
@@ -50,6 +54,9 @@ pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(file) => with_config(&file, serve),
         Command::Check(file) => with_config(&file, |loaded| print(&config::show(&loaded.settings))),
+        Command::Explain(given) => {
+            with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?))
+        }
         Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
     };
