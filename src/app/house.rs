@@ -111,14 +111,14 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
         }
         shared.filter.rotate_if_due();
         shared.metrics.filter_filled(shared.filter.fill_ratio());
-        match parts.store.may_evict().await {
+        match parts.store.tend().await {
             Ok(may) => {
                 if may {
                     tracing::warn!("the store may evict records: operations could run twice");
                 }
                 shared.metrics.store_may_evict(may);
             }
-            Err(error) => tracing::debug!(%error, "eviction policy not known"),
+            Err(error) => tracing::debug!(%error, "store not looked after"),
         }
         tokio::time::sleep(TEND).await;
     }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use super::embedded::{self, EmbeddedStore};
 use super::memory::MemoryStore;
 use super::redis::{self, BadUrl, RedisStore};
-use super::{Kind, Reply, Settings, Store};
+use super::{Kind, Settings, Store, StoreError};
 use crate::clock::Clock;
+
+/// Expired records freed in one step; writes free more in passing.
+const RECLAIMED: usize = 10_000;
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +27,8 @@ pub enum OpenError {
 pub struct Opened(Lines);
 
 enum Lines {
-    One(Arc<dyn Store>),
+    Memory(Arc<MemoryStore>),
+    Embedded(Arc<EmbeddedStore>),
     /// Each line belongs to the runtime that uses it; the watch is the background's.
     Redis {
         watch: Box<RedisStore>,
@@ -41,8 +45,8 @@ enum Lines {
 pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
     let timeout = settings.command_timeout;
     Ok(Opened(match &settings.kind {
-        Kind::Memory => Lines::One(Arc::new(MemoryStore::new(clock.clone()))),
-        Kind::Embedded { path } => Lines::One(Arc::new(EmbeddedStore::open(path, timeout, clock.clone())?)),
+        Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock.clone()))),
+        Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock.clone())?)),
         Kind::Redis(redis) => Lines::Redis {
             watch: Box::new(RedisStore::new(redis, timeout, clock.clone())?),
             settings: redis.clone(),
@@ -59,7 +63,8 @@ impl Opened {
     /// Never, once [`open`] has succeeded with the same settings.
     pub fn for_worker(&self) -> Result<Arc<dyn Store>, OpenError> {
         match &self.0 {
-            Lines::One(store) => Ok(Arc::clone(store)),
+            Lines::Memory(store) => Ok(Arc::clone(store) as Arc<dyn Store>),
+            Lines::Embedded(store) => Ok(Arc::clone(store) as Arc<dyn Store>),
             Lines::Redis { settings, timeout, clock, .. } => {
                 Ok(Arc::new(RedisStore::new(settings, *timeout, clock.clone())?))
             }
@@ -83,16 +88,22 @@ impl Opened {
         }
     }
 
-    /// Whether the store may drop records under memory pressure.
+    /// Looks after the store, one step of a background task: frees expired records where Redis does not do it by itself.
+    /// Says whether the store may drop records that have not expired.
     ///
     /// # Errors
-    /// When it does not say.
-    pub fn may_evict(&self) -> Reply<'_, bool> {
-        Box::pin(async move {
-            match &self.0 {
-                Lines::One(_) => Ok(false),
-                Lines::Redis { watch, .. } => watch.check().await.map(|report| report.may_evict),
+    /// When the store does not answer.
+    pub async fn tend(&self) -> Result<bool, StoreError> {
+        match &self.0 {
+            Lines::Memory(store) => {
+                store.reclaim(RECLAIMED);
+                Ok(false)
             }
-        })
+            Lines::Embedded(store) => {
+                store.reclaim().await?;
+                Ok(false)
+            }
+            Lines::Redis { watch, .. } => watch.check().await.map(|report| report.may_evict),
+        }
     }
 }
