@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::machine::{Answer, OperationId, Record, State, Time};
+use crate::machine::{Answer, OperationId, Record, Recorded, State, Time};
 
 /// How long an entry is believed before the store is asked again.
 const TRUST: Duration = Duration::from_mins(1);
@@ -32,8 +33,30 @@ impl Weighter<OperationId, Arc<Entry>> for ByBytes {
 
 fn weight(record: &Record) -> usize {
     let State::Completed { answer: Answer::Recorded(recorded), .. } = &record.state else { return BASE_WEIGHT };
-    let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
-    BASE_WEIGHT + headers + recorded.body.len()
+    BASE_WEIGHT + recorded.headers.len() * size_of::<(Bytes, Bytes)>() + text_len(recorded)
+}
+
+fn text_len(recorded: &Recorded) -> usize {
+    let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    headers + recorded.body.len()
+}
+
+/// The record with its answer in one buffer of the right size. What it comes with are slices of read buffers: kept as
+/// they are, each entry would hold a whole buffer, many times what it weighs.
+fn compact(mut record: Record) -> Record {
+    if let State::Completed { answer: Answer::Recorded(recorded), .. } = &mut record.state {
+        let mut text = BytesMut::with_capacity(text_len(recorded));
+        let mut move_in = |part: &mut Bytes| {
+            text.extend_from_slice(part);
+            *part = text.split().freeze();
+        };
+        for (name, value) in &mut recorded.headers {
+            move_in(name);
+            move_in(value);
+        }
+        move_in(&mut recorded.body);
+    }
+    record
 }
 
 impl ReplayCache {
@@ -53,7 +76,7 @@ impl ReplayCache {
     /// Takes over a completed record that the store has just confirmed; anything else is refused.
     pub fn insert(&self, id: OperationId, record: Record, now: Time) {
         if let (Some(cache), State::Completed { .. }) = (&self.0, &record.state) {
-            cache.insert(id, Arc::new(Entry { record, checked: now }));
+            cache.insert(id, Arc::new(Entry { record: compact(record), checked: now }));
         }
     }
 
@@ -62,5 +85,56 @@ impl ReplayCache {
         if let Some(cache) = &self.0 {
             cache.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints};
+
+    fn completed(body: Bytes) -> Record {
+        let recorded = Recorded { status: 200, headers: vec![(Bytes::from("x-own"), Bytes::from("1"))], body };
+        Record {
+            fence: Fence { attempt: AttemptId([1; 16]), version: 2 },
+            number: 1,
+            state: State::Completed { at: Time(0), answer: Answer::Recorded(recorded) },
+            prints: Prints { raw: Print([0; 16]), canonical: Print([0; 16]), settings: 0 },
+            credentials: None,
+            namespace: NamespaceTag(0),
+            expires: Time(100_000_000),
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_until_it_is_old() {
+        let cache = ReplayCache::new(1 << 20);
+        let (id, record) = (OperationId([7; 32]), completed(Bytes::from("answer")));
+        cache.insert(id, record.clone(), Time(0));
+        assert_eq!(cache.get(&id, Time(59_999)), Some(record.clone()));
+        assert_eq!(cache.get(&id, Time(60_000)), None, "the store has to be asked again");
+        cache.insert(id, record, Time(99_999_000));
+        assert_eq!(cache.get(&id, Time(100_000_000)), None, "expired");
+    }
+
+    #[test]
+    fn an_entry_does_not_hold_the_buffer_that_it_came_in() {
+        let buffer = Bytes::from(vec![b'x'; 100_000]);
+        let cache = ReplayCache::new(1 << 20);
+        cache.insert(OperationId([7; 32]), completed(buffer.slice(10..20)), Time(0));
+        assert!(buffer.is_unique(), "a slice of the read buffer is still held");
+    }
+
+    #[test]
+    fn nothing_is_kept_beyond_the_bytes_allowed_and_nothing_at_all_at_zero() {
+        let cache = ReplayCache::new(64 * 1024);
+        for index in 0..=255 {
+            cache.insert(OperationId([index; 32]), completed(Bytes::from(vec![b'x'; 1000])), Time(0));
+        }
+        let kept = (0..=255).filter(|index| cache.get(&OperationId([*index; 32]), Time(1)).is_some()).count();
+        assert!((1..=64).contains(&kept), "{kept} entries of over 1,000 bytes in 64 KiB");
+        let none = ReplayCache::new(0);
+        none.insert(OperationId([7; 32]), completed(Bytes::new()), Time(0));
+        assert_eq!(none.get(&OperationId([7; 32]), Time(1)), None);
     }
 }
