@@ -2,6 +2,8 @@
 #
 #   docker build -t oncegate .
 #   docker run -p 8080:8080 -v "$PWD/oncegate.yaml:/etc/oncegate/oncegate.yaml:ro" -v oncegate:/var/lib/oncegate oncegate
+#
+# The file has to say `listen: 0.0.0.0:8080`: what listens on 127.0.0.1 cannot be reached from outside the container.
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /build
@@ -18,12 +20,12 @@ COPY --from=build /build/target/release/oncegate /usr/local/bin/oncegate
 
 USER 10001
 WORKDIR /var/lib/oncegate
-# The embedded store's place, when the configuration says `path: /var/lib/oncegate/data`.
+# The embedded store's place: the default path, ./oncegate-data, is in it.
 VOLUME /var/lib/oncegate
 # 8080 takes requests, 9900 is the operators' door.
 EXPOSE 8080 9900
 
-# Alive, not ready: a store that is away must not get the gateway restarted.
+# Alive, not ready: a store that is away must not get the gateway restarted. It asks `admin.listen` on its usual port.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
     CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9900 && printf 'GET /livez HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
 

@@ -14,8 +14,11 @@ use crate::{app, telemetry};
 /// The exit code of a bad command line (clap's own) and of a bad configuration.
 const MISCONFIGURED: u8 = 2;
 
+/// What scripts go by.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed while running, 2 bad command line or configuration.";
+
 #[derive(Debug, Parser)]
-#[command(name = "oncegate", version, about, arg_required_else_help = true)]
+#[command(name = "oncegate", version, about, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -23,9 +26,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway. SIGTERM drains it, a second one ends it at once.
+    /// Run the gateway. SIGTERM or Ctrl-C drains it, a second one ends it at once.
     Serve(ConfigFile),
-    /// Validate a configuration file, and print it with all defaults put in and secrets masked.
+    /// Validate a configuration file: print all its faults, or the settings with all defaults and masked secrets.
     Check(ConfigFile),
     /// Print the JSON Schema of the configuration file.
     Schema,
@@ -67,8 +70,8 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(loaded: Loaded) -> anyhow::Result<()> {
-    let _logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
-    Ok(app::serve(loaded.settings)?)
+    let logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
+    Ok(app::serve(loaded.settings, &logs)?)
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.

@@ -1,10 +1,14 @@
-//! The written pages, held against what they speak of: metrics, verdicts, alerts, links, settings. Not their prose.
+//! The written pages, held against what they speak of: metrics, alerts, answers, commands, links, files, settings. Not
+//! their prose.
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use oncegate::config::parse;
 use oncegate::telemetry::{Metrics, Outcome, StoreOp, Verdict};
+use regex::Regex;
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -21,6 +25,72 @@ fn links(text: &str) -> Vec<&str> {
     let after = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let targets = after.map(|(target, _)| target.split('#').next().unwrap_or_default());
     targets.filter(|target| !target.is_empty() && !target.contains("://")).collect()
+}
+
+/// Code and advice of every problem in the table of `src/gateway/problem.rs`.
+fn problems(source: &str) -> BTreeSet<(String, String)> {
+    let row = Regex::new(r#"row\(\s*\*?[\w:]+,\s*"([a-z-]+)",\s*"[^"]+",\s*(\w+),"#).unwrap();
+    let advice = |word: &str| match word {
+        "SameKey" => "same-key",
+        "NewKey" => "new-key",
+        _ => "stop",
+    };
+    row.captures_iter(source).map(|found| (found[1].to_owned(), advice(&found[2]).to_owned())).collect()
+}
+
+/// Code and advice of every row of a page's table of codes.
+fn listed(page: &str) -> BTreeSet<(String, String)> {
+    let row = Regex::new(r"(?m)^\| `([a-z-]+)` \| [^|]+ \| `(same-key|new-key|stop)` \|").unwrap();
+    row.captures_iter(page).map(|found| (found[1].to_owned(), found[2].to_owned())).collect()
+}
+
+/// Files and folders of the tree that a page names.
+fn named_files(page: &str) -> BTreeSet<String> {
+    let name = Regex::new(r"`((?:tests|src|deploy|config|docs|benches|\.ci)/[\w./-]*)").unwrap();
+    name.captures_iter(page).map(|found| found[1].to_owned()).collect()
+}
+
+#[test]
+fn the_readme_says_what_each_problem_is_and_what_to_do() {
+    let told = problems(&page("src/gateway/problem.rs"));
+    assert!(told.len() >= 19, "the table is written another way: {told:?}");
+    assert_eq!(listed(&page("README.md")), told);
+    let design = page("docs/design.md");
+    let absent: Vec<_> = told.iter().filter(|(code, _)| !design.contains(&format!("`{code}`"))).collect();
+    assert!(absent.is_empty(), "not in docs/design.md: {absent:?}");
+}
+
+#[test]
+fn the_readme_lists_every_refusal_of_the_operators_door() {
+    let source = page("src/admin/mod.rs") + &page("src/admin/keys.rs");
+    let call = Regex::new(r#"problem\([^"]*"([a-z-]+)""#).unwrap();
+    let readme = page("README.md");
+    let codes: BTreeSet<_> = call.captures_iter(&source).map(|found| found[1].to_owned()).collect();
+    assert!(codes.len() >= 7, "{codes:?}");
+    let absent: Vec<_> = codes.iter().filter(|code| !readme.contains(&format!("`{code}`"))).collect();
+    assert!(absent.is_empty(), "{absent:?}");
+}
+
+#[test]
+fn the_readme_shows_every_command() {
+    let help = Command::new(env!("CARGO_BIN_EXE_oncegate")).arg("--help").output().unwrap().stdout;
+    let help = String::from_utf8(help).unwrap();
+    let list = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let commands: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"serve"), "{help}");
+    let readme = page("README.md");
+    let shown = |command: &str| ["oncegate ", "-- "].iter().any(|start| readme.contains(&format!("{start}{command}")));
+    let absent: Vec<_> = commands.into_iter().filter(|command| *command != "help" && !shown(command)).collect();
+    assert!(absent.is_empty(), "{absent:?}");
+}
+
+#[test]
+fn files_that_are_named_exist() {
+    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let absent: Vec<_> = named_files(&page(name)).into_iter().filter(|file| !root.join(file).exists()).collect();
+        assert!(absent.is_empty(), "{name}: {absent:?}");
+    }
 }
 
 #[test]
@@ -67,4 +137,8 @@ fn the_readmes_settings_load() {
 fn what_is_missing_is_found() {
     assert_eq!(missing("| `doubts{route}` |", ["doubts", "doubt", "route"]), ["doubt"]);
     assert_eq!(links("[a](b/c.md#d), [e](https://f.example), [g](#h)"), ["b/c.md"]);
+    let pair = |code: &str, advice: &str| BTreeSet::from([(code.to_owned(), advice.to_owned())]);
+    assert_eq!(problems("row(*status, \"in-doubt\", \"In doubt\", SameKey, V::X)"), pair("in-doubt", "same-key"));
+    assert_eq!(listed("| `in-doubt` | 409 | `stop` | now |\n| `not-a-row` | 409 |"), pair("in-doubt", "stop"));
+    assert_eq!(named_files("`tests/run x` and `target/x`"), BTreeSet::from(["tests/run".to_owned()]));
 }

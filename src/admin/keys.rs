@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State as FromState};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, StatusCode};
@@ -61,8 +62,12 @@ pub(super) async fn resolve(
     FromState(admin): FromState<Arc<Admin>>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Json(resolution): Json<Resolution>,
+    word: Result<Json<Resolution>, JsonRejection>,
 ) -> Response {
+    let resolution = match word {
+        Ok(Json(resolution)) => resolution,
+        Err(refusal) => return problem(refusal.status(), "body-invalid", &refusal.body_text()),
+    };
     if resolution.reason.trim().is_empty() {
         return problem(StatusCode::BAD_REQUEST, "reason-missing", "`reason` says why, for the audit log.");
     }
@@ -70,7 +75,7 @@ pub(super) async fn resolve(
         Ok(found) => found,
         Err(refusal) => return refusal,
     };
-    if headers.get(IF_MATCH).is_some_and(|expected| expected.as_bytes() != etag(record.fence).as_bytes()) {
+    if headers.get(IF_MATCH).is_some_and(|expected| expected != "*" && *expected != etag(record.fence)) {
         return problem(
             StatusCode::PRECONDITION_FAILED,
             "record-changed",

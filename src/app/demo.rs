@@ -9,8 +9,8 @@ use std::io;
 use std::path::PathBuf;
 
 use http::uri::InvalidUri;
-use tokio::signal;
 
+use super::Signals;
 use gateway::Gateway;
 
 /// Why the demo ended early.
@@ -33,23 +33,33 @@ impl From<InvalidUri> for DemoError {
     }
 }
 
-/// Tells the story, then stays up until Ctrl-C; with `once` it ends with the story.
+/// Tells the story, then stays up until a signal ends it; with `once` it ends with the story. Whenever it ends, the
+/// gateway and its folder are gone. A reader who stops reading ends it too.
 ///
 /// # Errors
 /// When something could not be started, or the story went another way than it is told.
 pub fn demo(once: bool) -> Result<(), DemoError> {
     let runtime = super::runtime().map_err(|error| DemoError::Io("runtime", error))?;
-    runtime.block_on(async {
-        let folder = Folder::new()?;
-        let api = api::start().map_err(|error| DemoError::Io("sample API", error))?;
-        let mut gateway = Gateway::start(&folder.0, api.address())?;
-        story::tell(&mut gateway, &api).await?;
-        if !once {
-            story::invite(&gateway);
-            signal::ctrl_c().await.map_err(|error| DemoError::Io("signal", error))?;
-        }
-        Ok(())
-    })
+    let ended = runtime.block_on(async {
+        let mut signals = Signals::new().map_err(|error| DemoError::Io("signal", error))?;
+        tokio::select! { told = tell(once) => told, () = signals.next() => Ok(()) }
+    });
+    match ended {
+        Err(DemoError::Io(story::OUTPUT, error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        ended => ended,
+    }
+}
+
+async fn tell(once: bool) -> Result<(), DemoError> {
+    let folder = Folder::new()?;
+    let api = api::start().map_err(|error| DemoError::Io("sample API", error))?;
+    let mut gateway = Gateway::start(&folder.0, api.address())?;
+    story::tell(&mut gateway, &api).await?;
+    if !once {
+        story::invite(&gateway)?;
+        std::future::pending::<()>().await;
+    }
+    Ok(())
 }
 
 /// A folder for the demo's configuration and store; gone when the demo ends.

@@ -6,6 +6,7 @@ mod worker;
 
 pub use demo::{DemoError, demo};
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::gateway::{self, PatternError};
 use crate::server::{self, Connections, Doorway};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Logs, Metrics};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,7 @@ pub enum StartError {
 pub struct Running {
     address: SocketAddr,
     admin: Option<SocketAddr>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
     threads: Vec<JoinHandle<()>>,
 }
@@ -110,7 +112,8 @@ pub fn start(settings: Settings) -> Result<Running, StartError> {
         stop: stop.clone(),
     };
     let doorway = parts.doorway();
-    let mut running = Running { address, admin: admin_address, stop, threads: Vec::new() };
+    let metrics = Arc::clone(&parts.arbiter.metrics);
+    let mut running = Running { address, admin: admin_address, metrics, stop, threads: Vec::new() };
     for listener in listeners {
         running.spawn(
             "oncegate-worker",
@@ -118,19 +121,23 @@ pub fn start(settings: Settings) -> Result<Running, StartError> {
         )?;
     }
     running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, admin))?;
-    tracing::info!(%address, admin = ?admin_address, "listening");
+    tracing::info!(%address, admin = admin_address.map(tracing::field::display), "listening");
     Ok(running)
 }
 
-/// Runs the gateway until a signal ends it: the first SIGTERM or SIGINT drains, the second ends at once.
+/// Runs the gateway until a signal ends it: the first SIGTERM or SIGINT drains, the second ends at once. Until then it
+/// counts the log lines that were lost.
 ///
 /// # Errors
 /// When it cannot start.
-pub fn serve(settings: Settings) -> Result<(), StartError> {
+pub fn serve(settings: Settings, logs: &Logs) -> Result<(), StartError> {
     let running = start(settings)?;
     runtime().map_err(StartError::Thread)?.block_on(async move {
         let mut signals = Signals::new().map_err(StartError::Thread)?;
-        signals.next().await;
+        tokio::select! {
+            () = signals.next() => {}
+            never = watch(logs, &running.metrics) => match never {},
+        }
         tracing::info!("stopping: no new connections, requests under way are finished");
         let stopped = tokio::task::spawn_blocking(move || running.stop());
         tokio::select! {
@@ -139,6 +146,14 @@ pub fn serve(settings: Settings) -> Result<(), StartError> {
         }
         Ok(())
     })
+}
+
+/// Shows in the metrics how many log lines were lost.
+async fn watch(logs: &Logs, metrics: &Metrics) -> Infallible {
+    loop {
+        metrics.log_lines_lost(logs.lines_lost());
+        tokio::time::sleep(WATCH).await;
+    }
 }
 
 struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
@@ -212,5 +227,7 @@ fn raise_descriptor_limit() {
     }
 }
 
+/// How often lost log lines are counted.
+const WATCH: Duration = Duration::from_secs(5);
 /// How long the end of a drain may take on top: the doubts of attempts that were given up are still written.
 const LAST_WRITES: Duration = Duration::from_secs(2);

@@ -224,15 +224,8 @@ fn path_pattern(text: &str) -> Result<String, String> {
             "`{text}` is no path: no query, no fragment, no spaces; other letters are written `%C3%A9`"
         ));
     }
-    let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
-    let is_whole = |segment: &str| segment.starts_with('{') && segment.find('}') == Some(segment.len() - 1);
-    if text.split('/').any(|segment| segment.contains(['{', '}']) && !is_whole(segment)) {
-        return Err(format!("`{text}` is no path pattern: a parameter is a whole segment, as in `/orders/{{id}}`"));
-    }
-    let inserted = matchit::Router::new().insert(text, ());
-    inserted
-        .map_err(|error| format!("`{text}` is no path pattern: {error}; write `/orders/{{id}}` or `/v1/{{*rest}}`"))?;
-    Ok(text.to_owned())
+    gateway::Pattern::parse(text).map_err(|error| format!("`{text}` is no path pattern: {error}"))?;
+    Ok(if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text }.to_owned())
 }
 
 /// `outcomes`: a preset under `default`, and entries by status.
@@ -311,6 +304,8 @@ mod tests {
             "/{*rest}/x",
             "/é",
             "/x{id}",
+            "/%zz",
+            "/a/%2e%2e",
         ] {
             assert!(path_pattern(bad).is_err(), "{bad}");
         }

@@ -102,6 +102,16 @@ impl Attempt {
 }
 
 impl Exchange {
+    /// What an operator reads when this leaves doubt.
+    fn why(&self) -> &str {
+        match self {
+            Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
+            Self::NotSent(why) | Self::Broken(why) => why,
+            Self::TimedOut => "no answer within attempt_timeout",
+            Self::Abandoned => "the gateway stopped before the answer",
+        }
+    }
+
     /// Counts what the operator of the upstream wants to know.
     fn count(&self, metrics: &Metrics, route: usize, late: bool) {
         let (answered, failed) = match self {
@@ -129,7 +139,11 @@ async fn conclude(
 ) {
     let ending = ending(&ended, guard);
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
+    let (operation, number) = (*permit.operation(), permit.number());
     let settled = permit.settle(ending).await;
+    if matches!(settled, Ok(Settled::Doubted)) {
+        tracing::warn!(operation = %operation.short(), attempt = number, why = ended.why(), "in doubt");
+    }
     let delivery = deliver(ended, settled.as_ref().ok().copied(), doubtful, marked);
     if let (Some(client), Some(delivery)) = (pipe, delivery) {
         // A client that has left gets nothing; the outcome is recorded all the same.
@@ -290,10 +304,7 @@ fn deliver(exchange: Exchange, settled: Option<Settled>, doubtful: bool, marked:
             }
             None
         }
-        Exchange::NotSent(detail) => {
-            let in_doubt = settled == Some(Settled::Doubted);
-            Some(Err(Problem::UpstreamUnreachable { detail, in_doubt }))
-        }
+        Exchange::NotSent(_) => Some(Err(Problem::UpstreamUnreachable { in_doubt: settled == Some(Settled::Doubted) })),
         Exchange::Broken(detail) => Some(Err(Problem::UpstreamFailed(detail))),
         Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout)),
     }

@@ -35,9 +35,7 @@ impl Gateway {
                 headers::inbound(&mut head.headers);
                 Ok((Response::from_parts(head, Body::upstream(body, slot)), verdict))
             }
-            Ok(Err(Failure::NotSent(why))) => {
-                Err(Problem::UpstreamUnreachable { detail: why.to_string(), in_doubt: false })
-            }
+            Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
             Ok(Err(Failure::Unknown(why))) => Err(Problem::UpstreamFailed(why)),
             Err(_elapsed) => Err(Problem::UpstreamTimeout),
         }

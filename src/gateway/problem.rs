@@ -59,12 +59,10 @@ pub enum Problem {
     },
     /// The outcome is not known.
     OutcomeUnknown,
-    /// The client's deadline passed; the attempt goes on.
+    /// The client's deadline passed; a guarded attempt goes on.
     UpstreamTimeout,
     /// The upstream was not reached.
     UpstreamUnreachable {
-        /// What failed.
-        detail: String,
         /// Whether an earlier attempt is still in doubt.
         in_doubt: bool,
     },
@@ -157,8 +155,9 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail)
-            | Self::UpstreamFailed(detail)
-            | Self::UpstreamUnreachable { detail, .. } => detail.clone(),
+            | Self::UpstreamFailed(detail) => detail.clone(),
+            // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
+            Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
             Self::BodyTimeout => "The body did not arrive in time. Nothing was forwarded.".to_owned(),
@@ -175,7 +174,7 @@ impl Problem {
                     .to_owned()
             }
             Self::UpstreamTimeout => {
-                "No answer in time. The attempt goes on; try again with the same key for its answer.".to_owned()
+                "No answer in time. The upstream may have acted, or still act, on the request.".to_owned()
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),

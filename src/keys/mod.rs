@@ -161,17 +161,19 @@ fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal>
         return Ok(());
     }
     let sources: Vec<_> = settings.sources.iter().map(ToString::to_string).collect();
-    Err(Refusal::KeyMissing(format!("the request has no key; it is looked for in: {}", sources.join(", "))))
+    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {}.", sources.join(", "))))
 }
 
 /// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.
 fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> {
     let check = |name: &HeaderName| {
         if header::has_twin(headers, name) {
-            return Err(Refusal::KeyInvalid(format!("the header {name} is also there in a spelling with underscores")));
+            return Err(Refusal::KeyInvalid(format!(
+                "The header {name} is also there in a spelling with underscores."
+            )));
         }
         if header::is_hop_by_hop(headers, name) {
-            return Err(Refusal::KeyInvalid(format!("the header {name} is named in Connection")));
+            return Err(Refusal::KeyInvalid(format!("The header {name} is named in Connection.")));
         }
         Ok(())
     };

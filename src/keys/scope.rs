@@ -97,7 +97,7 @@ fn leaves(scope: &Scope) -> Vec<&Scope> {
 }
 
 fn header_value(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, Refusal> {
-    let missing = |what| Err(Refusal::ScopeMissing(format!("the scope's header {name} {what}")));
+    let missing = |what| Err(Refusal::ScopeMissing(format!("The scope's header {name} {what}.")));
     match header::line(headers, name) {
         Line::Absent => missing("is not there"),
         Line::Several => missing("is on several lines"),
@@ -113,7 +113,7 @@ fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal> {
         let at = crumb.iter().position(|byte| *byte == b'=')?;
         (crumb[..at].trim_ascii() == name.as_bytes()).then(|| crumb[at + 1..].trim_ascii())
     });
-    let missing = |what| Err(Refusal::ScopeMissing(format!("the scope's cookie {name} {what}")));
+    let missing = |what| Err(Refusal::ScopeMissing(format!("The scope's cookie {name} {what}.")));
     match (found.next(), found.next()) {
         (None, _) => missing("is not there"),
         (Some(_), Some(_)) => missing("is there twice"),

@@ -106,7 +106,7 @@ pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderNa
 fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
     let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
     for source in leaves(source) {
-        let look = look(source, view).map_err(|what| Refusal::KeyInvalid(format!("the key ({source}) {what}")))?;
+        let look = look(source, view).map_err(|what| Refusal::KeyInvalid(format!("The key ({source}) {what}.")))?;
         match look {
             Look::Here(value) => parts.push(Part { source, value }),
             Look::Absent => absent = true,

@@ -25,7 +25,7 @@ pub enum Failure {
 pub struct NotSent {
     /// What kept it.
     pub reason: Reason,
-    /// The same in words, for logs and for the problem's `detail`.
+    /// The same in words, for logs: it names the server.
     pub detail: String,
 }
 

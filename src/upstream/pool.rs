@@ -83,10 +83,14 @@ impl Pool {
     /// A new connection, or the proof that nothing was sent.
     pub(super) async fn connect(&self) -> Result<Connection, NotSent> {
         let limit = self.connect_timeout;
-        match tokio::time::timeout(limit, self.dial()).await {
+        let dialled = match tokio::time::timeout(limit, self.dial()).await {
             Ok(dialled) => dialled,
             Err(_) => Err(self.not_sent(Reason::Timeout, format_args!("no connection within {limit:?}"))),
+        };
+        if let Err(why) = &dialled {
+            tracing::warn!(%why, "no connection to an upstream");
         }
+        dialled
     }
 
     async fn dial(&self) -> Result<Connection, NotSent> {

@@ -61,14 +61,22 @@ fn a_resolution_is_conditional_and_needs_a_reason() {
     let call = Call::post("/orders").key("k").body("x");
     let id = doubt(&upstream, &gateway, &call);
     let word = r#"{"outcome":"executed","reason":"seen"}"#;
-    assert_eq!(resolve(&gateway, &id, r#"{"outcome":"executed","reason":" "}"#, &[]).status, 400);
-    assert_eq!(resolve(&gateway, &id, r#"{"outcome":"maybe","reason":"x"}"#, &[]).status, 422);
-    assert_eq!(resolve(&gateway, &id, word, &[("If-Match", "\"00-1\"")]).status, 412);
-    assert_eq!(resolve(&gateway, "1234", word, &[]).status, 400);
-    assert_eq!(resolve(&gateway, &"0".repeat(64), word, &[]).status, 404);
+    let told = |id: &str, word: &str, extra: &[(&str, &str)]| {
+        let answer = resolve(&gateway, id, word, extra);
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+        let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        (answer.status, problem["code"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(told(&id, r#"{"outcome":"executed","reason":" "}"#, &[]), (400, "reason-missing".to_owned()));
+    assert_eq!(told(&id, r#"{"outcome":"maybe","reason":"x"}"#, &[]), (422, "body-invalid".to_owned()));
+    assert_eq!(told(&id, r#"{"outcome":"executed"}"#, &[]), (422, "body-invalid".to_owned()));
+    assert_eq!(told(&id, "no json", &[]), (400, "body-invalid".to_owned()));
+    assert_eq!(told(&id, word, &[("If-Match", "\"00-1\"")]), (412, "record-changed".to_owned()));
+    assert_eq!(told("1234", word, &[]), (400, "id-invalid".to_owned()));
+    assert_eq!(told(&"0".repeat(64), word, &[]), (404, "not-found".to_owned()));
     let etag = gateway.get_admin(&format!("/api/v1/keys/{id}")).header("etag").unwrap().to_owned();
     assert_eq!(resolve(&gateway, &id, word, &[("If-Match", &etag)]).status, 200);
-    assert_eq!(resolve(&gateway, &id, word, &[]).status, 409, "it is in doubt no longer");
+    assert_eq!(told(&id, word, &[("If-Match", "*")]), (409, "not-in-doubt".to_owned()), "it is in doubt no longer");
 }
 
 #[test]

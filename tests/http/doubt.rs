@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn a_connection_that_dies_after_the_request_leaves_a_doubt_and_is_not_sent_again() {
     for reply in [Reply::reset(), Reply::close()] {
         let upstream = ScriptedUpstream::start(move |_| reply.clone());
-        let gateway = gateway(&upstream, "");
+        let mut gateway = gateway(&upstream, "");
         let call = Call::post("/orders").key("k-1").body("x");
         let first = gateway.send(&call);
         assert_eq!((first.status, first.code().as_deref()), (502, Some("upstream-failed")));
         assert_eq!(first.header("oncegate-outcome"), Some("unknown"));
+        assert!(gateway.wait_for_log("in doubt").contains(&first.header("oncegate-operation").unwrap()[..12]));
         let again = gateway.send(&call);
         assert_eq!((again.status, again.code().as_deref()), (409, Some("outcome-unknown")));
         assert_eq!(upstream.requests().len(), 1);
@@ -29,13 +30,15 @@ fn a_refused_connection_releases_the_key() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = ScriptedUpstream::start(|_| Reply::close());
     let text = yaml(&nobody, "", "").replace(&nobody.address().to_string(), &port.to_string());
-    let gateway = Gateway::start(&text);
+    let mut gateway = Gateway::start(&text);
     let call = Call::post("/orders").key("k-1").body("x");
     for _ in 0..2 {
         let answer = gateway.send(&call);
         assert_eq!((answer.status, answer.code().as_deref()), (502, Some("upstream-unreachable")));
         assert_eq!(answer.header("oncegate-outcome"), Some("not-executed"));
+        assert!(!answer.text().contains(&port.to_string()), "clients need not know what stands behind");
     }
+    assert!(gateway.wait_for_log("no connection to an upstream").contains(&port.to_string()));
     assert_eq!(gateway.metric(r#"oncegate_outcomes_total{outcome="not_sent",route="create-order"}"#), 2.0);
 }
 

@@ -62,7 +62,7 @@ impl Gateway {
         };
         let line = gateway.wait_for_log("listening");
         gateway.address = address_after(&line, "address=").expect("an address");
-        gateway.admin = address_after(&line, "admin=Some(").expect("an admin address");
+        gateway.admin = address_after(&line, "admin=").expect("an admin address");
         gateway
     }
 
@@ -158,7 +158,7 @@ impl Drop for Gateway {
 
 fn address_after(line: &str, mark: &str) -> Option<SocketAddr> {
     let rest = line.split_once(mark)?.1;
-    rest.split([')', ' ']).next()?.parse().ok()
+    rest.split(' ').next()?.parse().ok()
 }
 
 /// Looks again and again until it is so; fails after a long while.
