@@ -18,7 +18,7 @@ const FILE: &str = "records.redb";
 const UNBORN: &str = "records.redb.new";
 
 /// Pages that the database keeps in memory, in bytes.
-const CACHE_BYTES: usize = 64 << 20;
+const CACHE_BYTES: usize = 128 << 20;
 
 /// Opens the same database again.
 pub(super) type Reopen = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;

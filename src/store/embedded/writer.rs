@@ -10,14 +10,14 @@ use super::high_water::HighWater;
 use super::tables::{Answer, Change};
 use crate::machine::Time;
 
-/// The most changes that share one sync.
-const BATCH: usize = 100;
+/// The most changes that share one sync; no more than the reclaim limit, so that full batches free what they add.
+const BATCH: usize = 200;
 
 /// The most expired records that one transaction frees.
-pub(super) const RECLAIM_LIMIT: usize = 200;
+const RECLAIM_LIMIT: usize = 200;
 
-/// Expired records that a change frees in passing: more than the one that it adds, and with a full batch the limit.
-const RECLAIMED_PER_CHANGE: usize = RECLAIM_LIMIT / BATCH;
+/// Expired records that a change frees in passing: more than the one that it adds.
+const RECLAIMED_PER_CHANGE: usize = 2;
 
 /// Where an answer goes. A caller that has gone away hears nothing.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -54,6 +54,15 @@ impl Writer {
             }
             self.serve(batch);
         }
+        self.finish();
+    }
+
+    /// Keeps the time that was told since the last commit, so that the next run does not take it back.
+    fn finish(&self) {
+        let mark = || self.disk.commit(|tables| Ok((tables.set_high_water(self.time.now())?, Changed::Yes)));
+        if let Err(error) = guarded(mark) {
+            tracing::warn!(%error, "the embedded store could not keep its time");
+        }
         self.disk.close();
     }
 
@@ -81,7 +90,7 @@ impl Writer {
             let answers = batch.changes.iter().map(apply).collect::<Result<Vec<Answer>, _>>()?;
             let done = answers.iter().filter(|answer| matches!(answer, Ok(Written::Done))).count();
             let limit = if batch.reclaims.is_empty() { done * RECLAIMED_PER_CHANGE } else { RECLAIM_LIMIT };
-            let freed = tables.reclaim(now, limit)?;
+            let freed = tables.reclaim(now, limit.min(RECLAIM_LIMIT))?;
             if done + freed == 0 {
                 return Ok(((answers, 0), Changed::No));
             }
