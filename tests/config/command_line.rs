@@ -42,3 +42,59 @@ fn usage_faults_are_two_and_the_schema_is_json() {
     assert_eq!(schema.status.code(), Some(0));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&schema.stdout).unwrap(), super::config::schema());
 }
+
+#[test]
+fn serve_refuses_a_bad_file_with_all_that_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    let text = super::LEAST.replace("POST", "PSOT") + "idempotancy: {}\nlisten: nowhere\nreplay_cache: -1\n";
+    std::fs::write(&path, text).unwrap();
+    let output = oncegate(&["serve", "--config", path.to_str().unwrap()]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{errors}");
+    for wrong in ["PSOT", "idempotancy", "listen", "replay_cache"] {
+        let named = errors.lines().any(|line| line.starts_with("error: ") && line.contains(wrong));
+        assert!(named, "nothing about {wrong}:\n{errors}");
+    }
+}
+
+#[test]
+fn help_names_every_command_and_every_option_with_a_word_on_each() {
+    const COMMANDS: [(&str, &[&str]); 5] = [
+        ("serve", &["--config <FILE>"]),
+        ("check", &["--config <FILE>"]),
+        ("schema", &[]),
+        (
+            "explain",
+            &[
+                "--config <FILE>",
+                "--method <METHOD>",
+                "--url <URL>",
+                "-H, --header <HEADER>",
+                "--data <TEXT>",
+                "--data-file <FILE>",
+            ],
+        ),
+        ("demo", &["--once"]),
+    ];
+    let help = |arguments: &[&str]| {
+        let output = oncegate(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let overview = help(&["--help"]);
+    for (command, options) in COMMANDS {
+        assert!(overview.lines().any(|line| is_described(line, command)), "{command}:\n{overview}");
+        let page = help(&[command, "--help"]);
+        let given = page.lines().filter(|line| line.trim_start().starts_with('-') && !line.contains("--help"));
+        assert_eq!(given.clone().count(), options.len(), "{command}:\n{page}");
+        for option in options {
+            assert!(given.clone().any(|line| is_described(line, option)), "{command} {option}:\n{page}");
+        }
+    }
+}
+
+/// Whether a line of help begins with `name` and goes on with words.
+fn is_described(line: &str, name: &str) -> bool {
+    line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with("  ") && rest.trim().len() > 10)
+}

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +35,11 @@ impl Gateway {
     }
 
     fn run(config: &Path) -> Self {
+        Self::try_run(config).unwrap_or_else(|(ended, log)| panic!("it did not start ({ended}):\n{log}"))
+    }
+
+    /// Starts on a configuration file that outlives it; or how it ended instead, and what it said.
+    pub(crate) fn try_run(config: &Path) -> Result<Self, (ExitStatus, String)> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_oncegate"))
             .args(["serve", "--config"])
             .arg(config)
@@ -47,7 +52,7 @@ impl Gateway {
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
         let sink = Arc::clone(&log);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 sink.lock().unwrap().push(line);
             }
@@ -60,26 +65,34 @@ impl Gateway {
             config: config.to_owned(),
             folder: None,
         };
-        let line = gateway.wait_for_log("listening");
+        let Ok(line) = gateway.look_for_log("listening") else {
+            let ended = gateway.wait();
+            reader.join().expect("the log's reader");
+            return Err((ended, gateway.log()));
+        };
         gateway.address = address_after(&line, "address=").expect("an address");
         gateway.admin = address_after(&line, "admin=").expect("an admin address");
-        gateway
+        Ok(gateway)
     }
 
     /// Waits for a log line that holds `text`.
     pub(crate) fn wait_for_log(&mut self, text: &str) -> String {
+        let found = self.look_for_log(text);
+        found.unwrap_or_else(|ended| panic!("no `{text}` in the log ({ended}):\n{}", self.log()))
+    }
+
+    /// The same, or how the process ended without it.
+    fn look_for_log(&mut self, text: &str) -> Result<String, ExitStatus> {
         let deadline = Clock::instant() + PATIENCE;
         loop {
             let found = self.log.lock().unwrap().iter().find(|line| line.contains(text)).cloned();
             if let Some(line) = found {
-                return line;
+                return Ok(line);
             }
-            let ended = self.child.try_wait().expect("the child's state");
-            assert!(
-                ended.is_none() && Clock::instant() < deadline,
-                "no `{text}` in the log ({ended:?}):\n{}",
-                self.log()
-            );
+            if let Some(ended) = self.child.try_wait().expect("the child's state") {
+                return Err(ended);
+            }
+            assert!(Clock::instant() < deadline, "no `{text}` in the log:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -134,7 +147,7 @@ impl Gateway {
     }
 
     /// Waits for the process to end by itself.
-    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Clock::instant() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("the child's state") {
