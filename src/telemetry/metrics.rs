@@ -1,5 +1,6 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -149,7 +150,7 @@ pub struct Metrics {
 /// The handles of one route.
 pub struct RouteMetrics {
     requests: Vec<IntCounter>,
-    seconds: Vec<Histogram>,
+    seconds: Vec<LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>>,
     outcomes: Vec<IntCounter>,
     duplicates: IntCounter,
     clients_gone: IntCounter,
@@ -352,7 +353,8 @@ impl Families {
         let by_verdict = |verdict: &Verdict| [name, verdict.label()];
         RouteMetrics {
             requests: Verdict::ALL.iter().map(|v| self.requests.with_label_values(&by_verdict(v))).collect(),
-            seconds: Verdict::ALL.iter().map(|v| self.seconds.with_label_values(&by_verdict(v))).collect(),
+            // A histogram is many series, and most verdicts never come up: each begins with its first request.
+            seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
@@ -361,6 +363,13 @@ impl Families {
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
         }
+    }
+}
+
+impl Families {
+    fn lazy_seconds(&self, name: &str, verdict: Verdict) -> LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>> {
+        let (family, name) = (self.seconds.clone(), name.to_owned());
+        LazyLock::new(Box::new(move || family.with_label_values(&[name.as_str(), verdict.label()])))
     }
 }
 
@@ -413,8 +422,10 @@ mod tests {
             r#"oncegate_filter_checks_total{answer="perhaps"} 1"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
+            r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+        assert!(!text.contains(r#"seconds_count{route="create-order",verdict="executed"}"#), "none was observed");
     }
 }
