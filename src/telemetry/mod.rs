@@ -1,7 +1,9 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
+mod labels;
 mod logs;
 mod metrics;
 
+pub use labels::{FilterAnswer, Outcome, StoreOp, Verdict};
 pub use logs::{LogFormat, LogSettings, Logs, start};
-pub use metrics::{FilterAnswer, Metrics, Outcome, RouteMetrics, StoreOp, Verdict};
+pub use metrics::{Metrics, RouteMetrics};

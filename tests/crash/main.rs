@@ -14,7 +14,6 @@ mod redis;
 mod upstream;
 
 mod bad_histories;
-mod demo;
 mod drill;
 mod history;
 mod stop;

@@ -1,0 +1,116 @@
+//! The values that metrics' labels can take: all known at compile time, none from requests.
+
+/// A label value that is known at compile time.
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $label:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// Every value, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The value as the metrics write it.
+            pub fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)* }
+            }
+        }
+    };
+}
+
+labels! {
+    /// What became of a request. Every request counts once.
+    Verdict {
+        /// It ran, and the upstream's answer went back.
+        Executed => "executed",
+        /// It got the recorded answer.
+        Replayed => "replayed",
+        /// It was refused as a duplicate of a completed operation.
+        Rejected => "rejected",
+        /// It was refused: done, but the answer was not kept.
+        AlreadyExecuted => "already_executed",
+        /// It was refused: an attempt is running.
+        InFlight => "in_flight",
+        /// It was refused: the key belongs to a different request.
+        Mismatch => "mismatch",
+        /// It was refused: the outcome is not known.
+        InDoubt => "in_doubt",
+        /// It had no key.
+        KeyMissing => "key_missing",
+        /// Its key was no key.
+        KeyInvalid => "key_invalid",
+        /// Its scope's value was not there.
+        ScopeMissing => "scope_missing",
+        /// Its token was not valid.
+        TokenInvalid => "token_invalid",
+        /// Its body was over the limit.
+        BodyTooLarge => "body_too_large",
+        /// Its body did not arrive.
+        BodyAborted => "body_aborted",
+        /// The client's deadline passed while the attempt goes on.
+        UpstreamTimeout => "upstream_timeout",
+        /// The upstream broke after the request was sent.
+        UpstreamFailed => "upstream_failed",
+        /// Nothing was sent.
+        UpstreamUnreachable => "upstream_unreachable",
+        /// A limit was reached.
+        Overloaded => "overloaded",
+        /// The store could not be asked.
+        StoreUnavailable => "store_unavailable",
+        /// The record could not be read.
+        RecordUnreadable => "record_unreadable",
+        /// It passed unguarded while the store was away.
+        Unguarded => "unguarded",
+        /// It passed a plain route, or had no key on a route that lets such requests pass.
+        Passed => "passed",
+        /// It passed a shadow route as what would have been a duplicate or a refusal.
+        Shadowed => "shadowed",
+        /// No route matched.
+        NoRoute => "no_route",
+        /// It was malformed, or refused by rule.
+        BadRequest => "bad_request",
+    }
+}
+
+labels! {
+    /// What became of an attempt.
+    Outcome {
+        /// The answer is remembered.
+        Kept => "kept",
+        /// The answer freed the key.
+        Released => "released",
+        /// The outcome is not known.
+        Doubted => "doubted",
+        /// Nothing was sent.
+        NotSent => "not_sent",
+    }
+}
+
+labels! {
+    /// A store call.
+    StoreOp {
+        /// The first conditional write of an attempt.
+        Reserve => "reserve",
+        /// A read.
+        Load => "load",
+        /// A lease's extension.
+        Renew => "renew",
+        /// The recording of an outcome or a doubt.
+        Settle => "settle",
+        /// A removal.
+        Remove => "remove",
+        /// A part of a listing.
+        List => "list",
+    }
+}
+
+labels! {
+    /// What the Bloom filter said.
+    FilterAnswer {
+        /// Surely not seen by this gateway.
+        New => "new",
+        /// Perhaps seen.
+        Perhaps => "perhaps",
+    }
+}
