@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{self, Lines, ReplayCache, Unconfirmed};
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::gateway::{self, PatternError};
+use crate::gateway;
 use crate::server::{self, Connections, Doorway};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
@@ -41,9 +41,6 @@ pub enum StartError {
     /// The filter's settings.
     #[error("filter: {0}")]
     Filter(#[from] store::filter::SettingsError),
-    /// A route's path is no pattern.
-    #[error("route path: {0}")]
-    Route(#[from] PatternError),
     /// Two routes or upstreams cannot be told apart in the metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -104,7 +101,7 @@ pub fn start(settings: Settings) -> Result<Running, StartError> {
             metrics: Arc::clone(&metrics),
             clock,
         }),
-        gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)?),
+        gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
         store: Arc::new(store),
         settings: Arc::new(settings),
         stop: stop.clone(),

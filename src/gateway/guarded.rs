@@ -60,7 +60,7 @@ impl Gateway {
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
-        let arrival = match keys::identify(&guard.keys, keys_request(routed, &head, &read)) {
+        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
             Ok(Named::Operation(identity)) => identity.arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
             Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
@@ -192,16 +192,4 @@ impl Gateway {
 fn refused(arrival: &Arrival, error: &StoreError) -> Problem {
     tracing::warn!(operation = %arrival.operation.short(), %error, "not admitted");
     Problem::from(error)
-}
-
-fn keys_request(routed: &Routed<'_>, head: &request::Parts, read: &Read) -> keys::Request {
-    keys::Request {
-        method: head.method.clone(),
-        authority: routed.target.authority.clone(),
-        path: routed.target.path.clone(),
-        query: head.uri.query().map(str::to_owned),
-        raw_path: head.uri.path().to_owned(),
-        headers: head.headers.clone(),
-        body: read.bytes.clone(),
-    }
 }
