@@ -67,8 +67,8 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(loaded: Loaded) -> anyhow::Result<()> {
-    let _logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
-    Ok(app::serve(loaded.settings)?)
+    let logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
+    Ok(app::serve(loaded.settings, logs.lines_lost())?)
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.

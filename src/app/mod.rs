@@ -7,7 +7,7 @@ mod worker;
 pub use demo::{DemoError, demo};
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::gateway;
 use crate::server::{self, Connections, Doorway};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
-use crate::telemetry::Metrics;
+use crate::telemetry::{LinesLost, Metrics};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -64,58 +64,34 @@ struct Parts {
     store: Arc<Opened>,
     arbiter: Arc<arbiter::Shared>,
     gateway: Arc<gateway::Shared>,
+    lines_lost: LinesLost,
     stop: CancellationToken,
 }
 
-/// Starts the gateway; returns when it listens.
+/// Starts the gateway; returns when it listens. `lines_lost` counts the log lines that nobody will see.
 ///
 /// # Errors
 /// When it cannot: then nothing is left running.
-pub fn start(settings: Settings) -> Result<Running, StartError> {
+pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, StartError> {
     raise_descriptor_limit();
-    let clock = Clock::system();
-    let names = |of: &mut dyn Iterator<Item = &String>| of.cloned().collect::<Vec<_>>();
-    let metrics = Arc::new(Metrics::new(
-        &names(&mut settings.gateway.routes.iter().map(|route| &route.name)),
-        &names(&mut settings.upstreams.iter().map(|upstream| &upstream.name)),
-    )?);
-    let store = store::open(&settings.store, &clock)?;
-    if let Some(reason) = runtime().map_err(StartError::Thread)?.block_on(store.refusal())? {
-        return Err(StartError::Refused(reason));
-    }
-    let listeners = server::bind(settings.server.listen, settings.server.workers)
-        .map_err(|error| StartError::Listen(settings.server.listen, error))?;
-    let address = listeners[0].local_addr().map_err(StartError::Thread)?;
-    let admin = settings.admin.listen.map(house::bind).transpose()?;
-    let admin_address =
-        admin.as_ref().map(std::net::TcpListener::local_addr).transpose().map_err(StartError::Thread)?;
-    let stop = CancellationToken::new();
-    let parts = Parts {
-        arbiter: Arc::new(arbiter::Shared {
-            filter: Filter::new(settings.filter, clock.clone())?,
-            cache: ReplayCache::new(settings.replay_cache),
-            lines: Lines::new(settings.gateway.limits.waiters),
-            unconfirmed: Unconfirmed::default(),
-            tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
-            metrics: Arc::clone(&metrics),
-            clock,
-        }),
-        gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
-        store: Arc::new(store),
-        settings: Arc::new(settings),
-        stop: stop.clone(),
+    let parts = Parts::new(settings, lines_lost)?;
+    let server = &parts.settings.server;
+    let clients =
+        server::bind(server.listen, server.workers).map_err(|error| StartError::Listen(server.listen, error))?;
+    let operators = parts.settings.admin.listen.map(house::bind).transpose()?;
+    let mut running = Running {
+        address: clients[0].local_addr().map_err(StartError::Thread)?,
+        admin: operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?,
+        stop: parts.stop.clone(),
+        threads: Vec::new(),
     };
     let doorway = parts.doorway();
-    let mut running = Running { address, admin: admin_address, stop, threads: Vec::new() };
-    for listener in listeners {
-        running.spawn(
-            "oncegate-worker",
-            worker::run(parts.clone(), parts.store.for_worker()?, listener, doorway.clone()),
-        )?;
+    for listener in clients {
+        let store = parts.store.for_worker()?;
+        running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
     }
-    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, admin))?;
-    tracing::info!(%address, admin = ?admin_address, "listening");
+    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, operators))?;
+    tracing::info!(address = %running.address, admin = ?running.admin, "listening");
     Ok(running)
 }
 
@@ -123,9 +99,10 @@ pub fn start(settings: Settings) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// When it cannot start.
-pub fn serve(settings: Settings) -> Result<(), StartError> {
-    let running = start(settings)?;
-    runtime().map_err(StartError::Thread)?.block_on(async move {
+pub fn serve(settings: Settings, lines_lost: LinesLost) -> Result<(), StartError> {
+    let running = start(settings, lines_lost)?;
+    let runtime = runtime().map_err(StartError::Thread)?;
+    let ended = runtime.block_on(async move {
         let mut signals = Signals::new().map_err(StartError::Thread)?;
         signals.next().await;
         tracing::info!("stopping: no new connections, requests under way are finished");
@@ -135,7 +112,10 @@ pub fn serve(settings: Settings) -> Result<(), StartError> {
             () = signals.next() => tracing::warn!("stopped at once: attempts under way will be in doubt"),
         }
         Ok(())
-    })
+    });
+    // Dropped, it would wait for the thread that waits for the drain.
+    runtime.shutdown_background();
+    ended
 }
 
 struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
@@ -162,9 +142,9 @@ impl Running {
     }
 
     /// Stops in order: takes no new connections, finishes and records what is under way, within `drain_timeout`.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
         self.stop.cancel();
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread ended by a panic");
             }
@@ -172,22 +152,44 @@ impl Running {
     }
 
     fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-        let run = || -> io::Result<JoinHandle<()>> {
-            let runtime = runtime()?;
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work))
-        };
-        match run() {
-            Ok(thread) => self.threads.push(thread),
-            Err(error) => {
-                self.stop.cancel();
-                return Err(StartError::Thread(error));
-            }
-        }
+        let runtime = runtime().map_err(StartError::Thread)?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
+        self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }
 }
 
+/// A gateway that nobody holds any longer stops, also when it was only half started.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 impl Parts {
+    fn new(settings: Settings, lines_lost: LinesLost) -> Result<Self, StartError> {
+        let clock = Clock::system();
+        let metrics = Arc::new(metrics(&settings)?);
+        let store = store(&settings, &clock)?;
+        Ok(Self {
+            arbiter: Arc::new(arbiter::Shared {
+                filter: Filter::new(settings.filter, clock.clone())?,
+                cache: ReplayCache::new(settings.replay_cache),
+                lines: Lines::new(settings.gateway.limits.waiters),
+                unconfirmed: Unconfirmed::default(),
+                tasks: TaskTracker::new(),
+                give_up: CancellationToken::new(),
+                metrics: Arc::clone(&metrics),
+                clock,
+            }),
+            gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
+            store: Arc::new(store),
+            settings: Arc::new(settings),
+            lines_lost,
+            stop: CancellationToken::new(),
+        })
+    }
+
     fn doorway(&self) -> Doorway {
         let limits = &self.settings.gateway.limits;
         Doorway {
@@ -195,6 +197,26 @@ impl Parts {
             header_timeout: limits.header_timeout,
             stop: self.stop.clone(),
         }
+    }
+
+    /// Until a stop has taken as long as it may.
+    async fn overdue(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(self.settings.server.drain_timeout).await;
+    }
+}
+
+fn metrics(settings: &Settings) -> Result<Metrics, prometheus::Error> {
+    let routes: Vec<_> = settings.gateway.routes.iter().map(|route| route.name.clone()).collect();
+    let upstreams: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+    Metrics::new(&routes, &upstreams)
+}
+
+fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {
+    let store = store::open(&settings.store, clock)?;
+    match runtime().map_err(StartError::Thread)?.block_on(store.refusal())? {
+        Some(reason) => Err(StartError::Refused(reason)),
+        None => Ok(store),
     }
 }
 

@@ -3,5 +3,5 @@
 mod logs;
 mod metrics;
 
-pub use logs::{LogFormat, LogSettings, Logs, start};
+pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{FilterAnswer, Metrics, Outcome, RouteMetrics, StoreOp, Verdict};
