@@ -125,10 +125,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let Some(slot) = self.shared.slots.take(1) else {
-            // Nothing was sent: the key is free again. A store that does not take this keeps it until it does.
-            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-                self.arbiter.shared().tasks.spawn(unsettled.persist());
-            }
+            self.arbiter.shared().tasks.spawn(give_back(permit));
             return Err(Problem::Overloaded("requests under way"));
         };
         tally.if_left(Verdict::Executed);
@@ -165,12 +162,10 @@ impl Gateway {
         body: bytes::Bytes,
         permit: &Permit,
     ) -> Request<Outgoing> {
-        let mut fields = self.outbound(routed, &head);
+        let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.mode == Mode::Enforce {
-            headers::mark_attempt(&mut fields, permit.operation(), permit.number());
+            headers::mark_attempt(request.headers_mut(), permit.operation(), permit.number());
         }
-        let mut request = Request::from_parts(head, Outgoing::Whole(body));
-        *request.headers_mut() = fields;
         request
     }
 
@@ -186,6 +181,14 @@ impl Gateway {
         let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
         drop::<Hold>(hold);
         answer
+    }
+}
+
+/// Nothing was sent: the key is free again, as soon as the store takes it. A task of its own, because a client that
+/// leaves just now must not turn it into a doubt.
+async fn give_back(permit: Permit) {
+    if let Err(unsettled) = permit.settle(Ending::NotSent).await {
+        unsettled.persist().await;
     }
 }
 

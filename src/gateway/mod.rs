@@ -32,7 +32,7 @@ use hyper::body::Incoming;
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
-use crate::upstream::{Upstream, headers};
+use crate::upstream::{Outgoing, Upstream, headers};
 use tally::Tally;
 
 /// What the gateways of all workers share.
@@ -133,7 +133,7 @@ impl Gateway {
         tally.routed(index);
         let routed = Routed { index, route: &self.shared.settings.routes[index], target, peer };
         match &self.shared.guards[index] {
-            None => self.pass(&routed, head, upstream_body(body), Verdict::Passed, tally).await,
+            None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
     }
@@ -142,14 +142,13 @@ impl Gateway {
         &self.upstreams[route.upstream]
     }
 
-    /// The head that goes to the upstream: target and end-to-end fields as the client sent them.
-    fn outbound(&self, routed: &Routed<'_>, head: &request::Parts) -> http::HeaderMap {
+    /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
+    fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
         let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.peer));
         let hop = Hop { peer: routed.peer, trusted, scheme: "http", host: Some(&routed.target.authority) };
-        headers::outbound(&head.headers, &hop)
+        let fields = headers::outbound(&head.headers, &hop);
+        let mut request = Request::from_parts(head, body);
+        *request.headers_mut() = fields;
+        request
     }
-}
-
-fn upstream_body(body: Incoming) -> crate::upstream::Outgoing {
-    crate::upstream::Outgoing::Streaming(body)
 }

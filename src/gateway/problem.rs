@@ -65,7 +65,7 @@ pub enum Problem {
     UpstreamUnreachable {
         /// What failed.
         detail: String,
-        /// Whether an earlier attempt is still in doubt.
+        /// Whether the operation may have been executed all the same, by another attempt.
         in_doubt: bool,
     },
     /// The upstream broke after the request was sent.
@@ -175,7 +175,7 @@ impl Problem {
                     .to_owned()
             }
             Self::UpstreamTimeout => {
-                "No answer in time. The attempt goes on; try again with the same key for its answer.".to_owned()
+                "No answer in time; the upstream may still act. Try again with the same key for the outcome.".to_owned()
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
