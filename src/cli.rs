@@ -71,7 +71,7 @@ pub fn run() -> ExitCode {
 
 fn serve(loaded: Loaded) -> anyhow::Result<()> {
     let logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
-    Ok(app::serve(loaded.settings, &logs)?)
+    Ok(app::serve(loaded.settings, logs.lines_lost())?)
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.

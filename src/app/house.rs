@@ -41,9 +41,9 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Tc
         }
     };
     let time = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter)) };
-    // Claims are withdrawn and doubts are counted until the operators' door has closed.
-    tokio::select! { () = operators => {}, _ = time => {} }
-    parts.arbiter.tasks.wait().await;
+    // Claims are withdrawn and doubts are counted until the operators' door has closed; an operator who hangs does not
+    // hold up the end.
+    tokio::select! { () = operators => {}, _ = time => {}, () = parts.overdue() => {} }
 }
 
 async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) {
@@ -102,7 +102,7 @@ async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
     }
 }
 
-/// Sets the clock by the store's, turns the filter, lets the store clean up, and watches that it stays safe.
+/// Sets the clock by the store's, turns the filter, publishes gauges, and watches that the store stays safe.
 async fn tend(parts: &Parts, arbiter: &Arbiter) {
     let shared = &parts.arbiter;
     loop {
@@ -111,6 +111,7 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
         }
         shared.filter.rotate_if_due();
         shared.metrics.filter_filled(shared.filter.fill_ratio());
+        shared.metrics.log_lines_lost(parts.lines_lost.count());
         match parts.store.tend().await {
             Ok(may) => {
                 if may {

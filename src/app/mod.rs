@@ -6,9 +6,8 @@ mod worker;
 
 pub use demo::{DemoError, demo};
 
-use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,11 +20,11 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{self, Lines, ReplayCache, Unconfirmed};
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::gateway::{self, PatternError};
+use crate::gateway;
 use crate::server::{self, Connections, Doorway};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
-use crate::telemetry::{Logs, Metrics};
+use crate::telemetry::{LinesLost, Metrics};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +41,6 @@ pub enum StartError {
     /// The filter's settings.
     #[error("filter: {0}")]
     Filter(#[from] store::filter::SettingsError),
-    /// A route's path is no pattern.
-    #[error("route path: {0}")]
-    Route(#[from] PatternError),
     /// Two routes or upstreams cannot be told apart in the metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -57,7 +53,6 @@ pub enum StartError {
 pub struct Running {
     address: SocketAddr,
     admin: Option<SocketAddr>,
-    metrics: Arc<Metrics>,
     stop: CancellationToken,
     threads: Vec<JoinHandle<()>>,
 }
@@ -69,59 +64,34 @@ struct Parts {
     store: Arc<Opened>,
     arbiter: Arc<arbiter::Shared>,
     gateway: Arc<gateway::Shared>,
+    lines_lost: LinesLost,
     stop: CancellationToken,
 }
 
-/// Starts the gateway; returns when it listens.
+/// Starts the gateway; returns when it listens. `lines_lost` counts the log lines that nobody will see.
 ///
 /// # Errors
 /// When it cannot: then nothing is left running.
-pub fn start(settings: Settings) -> Result<Running, StartError> {
+pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, StartError> {
     raise_descriptor_limit();
-    let clock = Clock::system();
-    let names = |of: &mut dyn Iterator<Item = &String>| of.cloned().collect::<Vec<_>>();
-    let metrics = Arc::new(Metrics::new(
-        &names(&mut settings.gateway.routes.iter().map(|route| &route.name)),
-        &names(&mut settings.upstreams.iter().map(|upstream| &upstream.name)),
-    )?);
-    let store = store::open(&settings.store, &clock)?;
-    if let Some(reason) = runtime().map_err(StartError::Thread)?.block_on(store.refusal())? {
-        return Err(StartError::Refused(reason));
-    }
-    let listeners = server::bind(settings.server.listen, settings.server.workers)
-        .map_err(|error| StartError::Listen(settings.server.listen, error))?;
-    let address = listeners[0].local_addr().map_err(StartError::Thread)?;
-    let admin = settings.admin.listen.map(house::bind).transpose()?;
-    let admin_address =
-        admin.as_ref().map(std::net::TcpListener::local_addr).transpose().map_err(StartError::Thread)?;
-    let stop = CancellationToken::new();
-    let parts = Parts {
-        arbiter: Arc::new(arbiter::Shared {
-            filter: Filter::new(settings.filter, clock.clone())?,
-            cache: ReplayCache::new(settings.replay_cache),
-            lines: Lines::new(settings.gateway.limits.waiters),
-            unconfirmed: Unconfirmed::default(),
-            tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
-            metrics: Arc::clone(&metrics),
-            clock,
-        }),
-        gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)?),
-        store: Arc::new(store),
-        settings: Arc::new(settings),
-        stop: stop.clone(),
+    let parts = Parts::new(settings, lines_lost)?;
+    let server = &parts.settings.server;
+    let clients =
+        server::bind(server.listen, server.workers).map_err(|error| StartError::Listen(server.listen, error))?;
+    let operators = parts.settings.admin.listen.map(house::bind).transpose()?;
+    let mut running = Running {
+        address: clients[0].local_addr().map_err(StartError::Thread)?,
+        admin: operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?,
+        stop: parts.stop.clone(),
+        threads: Vec::new(),
     };
     let doorway = parts.doorway();
-    let metrics = Arc::clone(&parts.arbiter.metrics);
-    let mut running = Running { address, admin: admin_address, metrics, stop, threads: Vec::new() };
-    for listener in listeners {
-        running.spawn(
-            "oncegate-worker",
-            worker::run(parts.clone(), parts.store.for_worker()?, listener, doorway.clone()),
-        )?;
+    for listener in clients {
+        let store = parts.store.for_worker()?;
+        running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
     }
-    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, admin))?;
-    tracing::info!(%address, admin = admin_address.map(tracing::field::display), "listening");
+    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, operators))?;
+    tracing::info!(address = %running.address, admin = running.admin.map(tracing::field::display), "listening");
     Ok(running)
 }
 
@@ -130,14 +100,12 @@ pub fn start(settings: Settings) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// When it cannot start.
-pub fn serve(settings: Settings, logs: &Logs) -> Result<(), StartError> {
-    let running = start(settings)?;
-    runtime().map_err(StartError::Thread)?.block_on(async move {
+pub fn serve(settings: Settings, lines_lost: LinesLost) -> Result<(), StartError> {
+    let running = start(settings, lines_lost)?;
+    let runtime = runtime().map_err(StartError::Thread)?;
+    let ended = runtime.block_on(async move {
         let mut signals = Signals::new().map_err(StartError::Thread)?;
-        tokio::select! {
-            () = signals.next() => {}
-            never = watch(logs, &running.metrics) => match never {},
-        }
+        signals.next().await;
         tracing::info!("stopping: no new connections, requests under way are finished");
         let stopped = tokio::task::spawn_blocking(move || running.stop());
         tokio::select! {
@@ -145,15 +113,10 @@ pub fn serve(settings: Settings, logs: &Logs) -> Result<(), StartError> {
             () = signals.next() => tracing::warn!("stopped at once: attempts under way will be in doubt"),
         }
         Ok(())
-    })
-}
-
-/// Shows in the metrics how many log lines were lost.
-async fn watch(logs: &Logs, metrics: &Metrics) -> Infallible {
-    loop {
-        metrics.log_lines_lost(logs.lines_lost());
-        tokio::time::sleep(WATCH).await;
-    }
+    });
+    // Dropped, it would wait for the thread that waits for the drain.
+    runtime.shutdown_background();
+    ended
 }
 
 struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
@@ -180,9 +143,9 @@ impl Running {
     }
 
     /// Stops in order: takes no new connections, finishes and records what is under way, within `drain_timeout`.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
         self.stop.cancel();
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread ended by a panic");
             }
@@ -190,22 +153,44 @@ impl Running {
     }
 
     fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-        let run = || -> io::Result<JoinHandle<()>> {
-            let runtime = runtime()?;
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work))
-        };
-        match run() {
-            Ok(thread) => self.threads.push(thread),
-            Err(error) => {
-                self.stop.cancel();
-                return Err(StartError::Thread(error));
-            }
-        }
+        let runtime = runtime().map_err(StartError::Thread)?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
+        self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }
 }
 
+/// A gateway that nobody holds any longer stops, also when it was only half started.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 impl Parts {
+    fn new(settings: Settings, lines_lost: LinesLost) -> Result<Self, StartError> {
+        let clock = Clock::system();
+        let metrics = Arc::new(metrics(&settings)?);
+        let store = store(&settings, &clock)?;
+        Ok(Self {
+            arbiter: Arc::new(arbiter::Shared {
+                filter: Filter::new(settings.filter, clock.clone())?,
+                cache: ReplayCache::new(settings.replay_cache),
+                lines: Lines::new(settings.gateway.limits.waiters),
+                unconfirmed: Unconfirmed::default(),
+                tasks: TaskTracker::new(),
+                give_up: CancellationToken::new(),
+                metrics: Arc::clone(&metrics),
+                clock,
+            }),
+            gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
+            store: Arc::new(store),
+            settings: Arc::new(settings),
+            lines_lost,
+            stop: CancellationToken::new(),
+        })
+    }
+
     fn doorway(&self) -> Doorway {
         let limits = &self.settings.gateway.limits;
         Doorway {
@@ -213,6 +198,26 @@ impl Parts {
             header_timeout: limits.header_timeout,
             stop: self.stop.clone(),
         }
+    }
+
+    /// Until a stop has taken as long as it may.
+    async fn overdue(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(self.settings.server.drain_timeout).await;
+    }
+}
+
+fn metrics(settings: &Settings) -> Result<Metrics, prometheus::Error> {
+    let routes: Vec<_> = settings.gateway.routes.iter().map(|route| route.name.clone()).collect();
+    let upstreams: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+    Metrics::new(&routes, &upstreams)
+}
+
+fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {
+    let store = store::open(&settings.store, clock)?;
+    match runtime().map_err(StartError::Thread)?.block_on(store.refusal())? {
+        Some(reason) => Err(StartError::Refused(reason)),
+        None => Ok(store),
     }
 }
 
@@ -227,7 +232,5 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// How often lost log lines are counted.
-const WATCH: Duration = Duration::from_secs(5);
 /// How long the end of a drain may take on top: the doubts of attempts that were given up are still written.
 const LAST_WRITES: Duration = Duration::from_secs(2);

@@ -30,15 +30,12 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListen
         parts.arbiter.tasks.wait().await;
     };
     tokio::pin!(serving);
-    let overdue = async {
-        parts.stop.cancelled().await;
-        tokio::time::sleep(parts.settings.server.drain_timeout).await;
-    };
     tokio::select! {
         () = &mut serving => return,
-        () = overdue => {}
+        () = parts.overdue() => {}
     }
     tracing::warn!("drain_timeout passed: what is still under way is given up, in doubt");
+    parts.arbiter.tasks.close();
     parts.arbiter.give_up.cancel();
     // Connections may still hang; the attempts' doubts are what has to be written.
     let _ = tokio::time::timeout(LAST_WRITES, async {

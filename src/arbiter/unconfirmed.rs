@@ -12,6 +12,8 @@ use crate::store::StoreError;
 
 /// How long a claim is remembered after it was not found: a command that a connection lost can still arrive late.
 const GRACE: Duration = Duration::from_mins(1);
+/// How long a claim that was not found rests before it is looked for again, so that the others have their turn.
+const REST: Duration = Duration::from_secs(5);
 /// Claims remembered at most. One that finds no place lapses with its lease instead, which is safe and slower.
 const MOST: usize = 65_536;
 /// Claims withdrawn in one step.
@@ -26,6 +28,8 @@ struct Claim {
     record: Record,
     policy: Arc<Policy>,
     since: Time,
+    /// When it is looked for next.
+    due: Time,
 }
 
 /// A claim under way: remembered if it is dropped before the store has answered.
@@ -57,7 +61,7 @@ impl Drop for Pending<'_> {
         let mut claims = shared.unconfirmed.lock();
         if claims.len() < MOST {
             let since = shared.clock.now();
-            let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since };
+            let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since, due: since };
             claims.insert((self.id, self.record.fence.attempt), claim);
         }
     }
@@ -79,13 +83,27 @@ impl Unconfirmed {
     /// # Errors
     /// When the store still does not answer: the claims stay remembered.
     pub async fn withdraw(&self, arbiter: &Arbiter) -> Result<(), StoreError> {
-        let batch: Vec<_> = self.lock().iter().take(BATCH).map(|(name, claim)| (*name, claim.clone())).collect();
-        for ((id, attempt), claim) in batch {
-            if self.withdraw_one(arbiter, &id, attempt, &claim).await? {
-                self.lock().remove(&(id, attempt));
+        let now = arbiter.shared().clock.now();
+        for ((id, attempt), claim) in self.due(now) {
+            let done = match self.withdraw_one(arbiter, &id, attempt, &claim).await {
+                // What is there is no claim of ours, and must not keep the others waiting.
+                Err(StoreError::Unreadable(_)) => true,
+                answered => answered?,
+            };
+            let mut claims = self.lock();
+            if done {
+                claims.remove(&(id, attempt));
+            } else if let Some(claim) = claims.get_mut(&(id, attempt)) {
+                claim.due = now.plus(REST);
             }
         }
         Ok(())
+    }
+
+    fn due(&self, now: Time) -> Vec<((OperationId, AttemptId), Claim)> {
+        let claims = self.lock();
+        let due = claims.iter().filter(|(_, claim)| claim.due <= now).take(BATCH);
+        due.map(|(name, claim)| (*name, claim.clone())).collect()
     }
 
     /// Withdraws the claim that a request has met, if it is one of these. True when there was one: what the request has
@@ -130,5 +148,131 @@ impl Unconfirmed {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(OperationId, AttemptId), Claim>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::arbiter::{Lines, ReplayCache, Shared};
+    use crate::clock::Clock;
+    use crate::machine::{
+        Admission, Arrival, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, admit,
+    };
+    use crate::store::codec::CodecError;
+    use crate::store::filter::{Filter, Settings};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Cursor, Page, Reply, Store, Written};
+    use crate::telemetry::Metrics;
+
+    const FOREIGN: OperationId = OperationId([7; 32]);
+
+    /// A memory that holds a foreign record under one operation.
+    struct OneForeign(MemoryStore);
+
+    impl Store for OneForeign {
+        fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
+            self.0.load(id)
+        }
+        fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
+            self.0.write(id, expect, record)
+        }
+        fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
+            if *id == FOREIGN {
+                return Box::pin(async { Err(StoreError::Unreadable(CodecError::UnknownFormat(9))) });
+            }
+            self.0.remove(id, fence)
+        }
+        fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
+            self.0.list(from, limit)
+        }
+        fn time(&self) -> Reply<'_, Time> {
+            self.0.time()
+        }
+        fn probe(&self) -> Reply<'_, ()> {
+            self.0.probe()
+        }
+    }
+
+    fn arbiter() -> Arbiter {
+        let clock = Clock::manual(Time(1_000));
+        let filter = Settings { capacity: 1_000, false_positive_rate: 0.01, lifetime: Duration::from_hours(1) };
+        let shared = Shared {
+            metrics: Arc::new(Metrics::new(&[], &[]).unwrap()),
+            filter: Filter::new(filter, clock.clone()).unwrap(),
+            cache: ReplayCache::new(0),
+            lines: Lines::new(1),
+            unconfirmed: Unconfirmed::default(),
+            tasks: TaskTracker::new(),
+            give_up: CancellationToken::new(),
+            clock: clock.clone(),
+        };
+        Arbiter::new(Arc::new(OneForeign(MemoryStore::new(clock))), Arc::new(shared))
+    }
+
+    fn policy() -> Arc<Policy> {
+        let hour = Duration::from_hours(1);
+        Arc::new(Policy {
+            lease: hour,
+            attempt_timeout: hour,
+            retention: hour,
+            doubt_retention: hour,
+            in_doubt: InDoubt::Hold,
+            compare: true,
+            outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
+        })
+    }
+
+    fn claim(id: OperationId, policy: &Policy) -> Record {
+        let print = Print([0; 16]);
+        let arrival = Arrival::new(id, NamespaceTag(0), print, 0, None, move || print);
+        match admit(None, &arrival, policy, AttemptId(rand::random()), Time(1_000)) {
+            Admission::Claim { record, .. } => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn claims_that_are_not_found_keep_no_other_waiting() {
+        let (arbiter, policy) = (arbiter(), policy());
+        let id = |number: usize| {
+            let mut id = OperationId([0; 32]);
+            id.0[..8].copy_from_slice(&number.to_be_bytes());
+            id
+        };
+        for number in 0..3 * BATCH {
+            drop(Pending::new(&arbiter, id(number), &claim(id(number), &policy), &policy));
+        }
+        let late = id(3 * BATCH);
+        let record = claim(late, &policy);
+        arbiter.store().write(&late, Expect::Absent, &record).await.unwrap();
+        drop(Pending::new(&arbiter, late, &record, &policy));
+        for _ in 0..4 {
+            arbiter.shared().unconfirmed.withdraw(&arbiter).await.unwrap();
+        }
+        assert_eq!(arbiter.store().load(&late).await.unwrap(), None);
+        assert_eq!(arbiter.shared().unconfirmed.len(), 3 * BATCH);
+    }
+
+    #[tokio::test]
+    async fn a_foreign_record_keeps_no_other_claim_waiting() {
+        let (arbiter, policy) = (arbiter(), policy());
+        let ids: Vec<_> = (0..20).map(|byte| OperationId([byte; 32])).collect();
+        for id in &ids {
+            let record = claim(*id, &policy);
+            assert_eq!(arbiter.store().write(id, Expect::Absent, &record).await.unwrap(), Written::Done);
+            // Its reply is lost.
+            drop(Pending::new(&arbiter, *id, &record, &policy));
+        }
+        arbiter.shared().unconfirmed.withdraw(&arbiter).await.unwrap();
+        assert!(arbiter.shared().unconfirmed.is_empty());
+        for id in ids.iter().filter(|id| **id != FOREIGN) {
+            assert_eq!(arbiter.store().load(id).await.unwrap(), None);
+        }
     }
 }

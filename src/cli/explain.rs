@@ -7,12 +7,13 @@ use anyhow::{Context, anyhow, ensure};
 use bytes::Bytes;
 use clap::Args;
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::header::HOST;
+use http::{HeaderName, HeaderValue, Method, Request, Uri, request};
 use http_body_util::BodyExt;
 
 use crate::config::Settings;
-use crate::gateway::{Guard, Mode, Problem, Route, Routes};
-use crate::keys::{self, BodyForm, Explanation, Piece, path};
+use crate::gateway::{Guard, Mode, Problem, Route, Routes, Target};
+use crate::keys::{self, BodyForm, Explanation, Piece};
 
 /// A request to explain.
 #[derive(Debug, Args)]
@@ -41,14 +42,13 @@ pub(super) struct Explain {
 /// # Errors
 /// When the arguments are no request. A request that would be refused is explained too.
 pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<String> {
-    let (method, request) = (given.method()?, given.request()?);
-    let routes = Routes::new(&settings.gateway.routes)?;
-    let path: String = match path::normalize(&request.raw_path) {
-        Ok(path) => path.into(),
-        Err(error) => return refused(settings, &Problem::BadRequest(format!("The path cannot be read: {error}."))),
+    let (head, body) = (given.head()?, given.body()?);
+    let target = match Target::of(&head) {
+        Ok(target) => target,
+        Err(problem) => return refused(settings, &problem),
     };
-    let host = host_of(&request.authority)?;
-    let Some(route) = routes.find(&method, &host, &path).and_then(|index| settings.gateway.routes.get(index)) else {
+    let found = Routes::new(&settings.gateway.routes).find(&head.method, &target.host, &target.path);
+    let Some(route) = found.and_then(|index| settings.gateway.routes.get(index)) else {
         return refused(settings, &Problem::NoRoute);
     };
     let mut page = heading(settings, route);
@@ -56,8 +56,7 @@ pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<St
         line(&mut page, "guard", "none: every request goes to the upstream");
         return Ok(page);
     };
-    let request = keys::Request { method, path, ..request };
-    page.push_str(&guarded(settings, guard, &request)?);
+    page.push_str(&guarded(settings, guard, &target.request(&head, body))?);
     Ok(page)
 }
 
@@ -140,52 +139,34 @@ fn line(page: &mut String, name: &str, text: &str) {
     let _ = writeln!(page, "{name:<17}{text}");
 }
 
-/// The host alone, in lower case, as routes are matched by.
-fn host_of(authority: &str) -> anyhow::Result<String> {
-    let parsed: http::uri::Authority = authority.parse().with_context(|| format!("`{authority}` is no host"))?;
-    Ok(parsed.host().to_ascii_lowercase())
-}
-
 impl Explain {
-    fn method(&self) -> anyhow::Result<Method> {
-        let with_body = self.data.is_some() || self.data_file.is_some();
-        let usual = if with_body { Method::POST } else { Method::GET };
-        let method = self.method.clone().unwrap_or(usual);
-        ensure!(method != Method::CONNECT && method != Method::TRACE, "{method} is never forwarded");
-        Ok(method)
-    }
-
-    /// The request as sent; method and normal path are put in by the caller.
-    fn request(&self) -> anyhow::Result<keys::Request> {
-        let mut headers = HeaderMap::new();
+    /// The head as a client would send it: the target in origin form, and the host beside it. With neither a Host field
+    /// nor a host in the target, the request is one to this machine.
+    fn head(&self) -> anyhow::Result<request::Parts> {
+        ensure!(self.url.path().starts_with('/'), "`{}` is no target: write `/path` or `http://host/path`", self.url);
+        let mut request = Request::builder().method(self.method());
         for text in &self.headers {
             let (name, value) = text.split_once(':').with_context(|| format!("`{text}` is not `Name: value`"))?;
             let name: HeaderName = name.trim().parse().with_context(|| format!("`{text}`"))?;
-            headers.append(name, HeaderValue::from_str(value.trim()).with_context(|| format!("`{text}`"))?);
+            request = request.header(name, HeaderValue::from_str(value.trim()).with_context(|| format!("`{text}`"))?);
         }
-        let authority = self.authority(&headers)?;
-        let body = match (&self.data, &self.data_file) {
+        if request.headers_ref().is_some_and(|headers| !headers.contains_key(HOST)) {
+            request = request.header(HOST, self.url.authority().map_or("localhost", |authority| authority.as_str()));
+        }
+        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
+        Ok(request.uri(target).body(())?.into_parts().0)
+    }
+
+    fn method(&self) -> Method {
+        let with_body = self.data.is_some() || self.data_file.is_some();
+        self.method.clone().unwrap_or(if with_body { Method::POST } else { Method::GET })
+    }
+
+    fn body(&self) -> anyhow::Result<Bytes> {
+        Ok(match (&self.data, &self.data_file) {
             (Some(text), _) => Bytes::from(text.clone()),
             (None, Some(file)) => std::fs::read(file).with_context(|| file.display().to_string())?.into(),
             (None, None) => Bytes::new(),
-        };
-        Ok(keys::Request {
-            method: Method::GET,
-            authority,
-            path: String::new(),
-            query: self.url.query().map(str::to_owned),
-            raw_path: self.url.path().to_owned(),
-            headers,
-            body,
         })
-    }
-
-    /// The Host field goes before the target's host; with neither, the request is one to this machine.
-    fn authority(&self, headers: &HeaderMap) -> anyhow::Result<String> {
-        ensure!(self.url.path().starts_with('/'), "`{}` is no target: write `/path` or `http://host/path`", self.url);
-        if let Some(host) = headers.get(header::HOST) {
-            return Ok(host.to_str().context("Host")?.to_owned());
-        }
-        Ok(self.url.authority().map_or("localhost".to_owned(), ToString::to_string))
     }
 }

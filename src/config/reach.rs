@@ -1,7 +1,7 @@
 //! Which routes can never be reached, because an earlier one takes all their requests. Warns only where that is certain.
 
 use super::finding::{Place, Report};
-use crate::gateway::{Pattern, Route};
+use crate::gateway::Route;
 
 /// Warns about routes behind an earlier one.
 pub(super) fn warn(routes: &[(&Route, &Place)], report: &mut Report) {
@@ -17,8 +17,7 @@ pub(super) fn warn(routes: &[(&Route, &Place)], report: &mut Report) {
 fn covers(earlier: &Route, later: &Route) -> bool {
     includes(&earlier.methods, &later.methods)
         && includes(&earlier.hosts, &later.hosts)
-        && Pattern::parse(&earlier.path)
-            .is_ok_and(|wide| Pattern::parse(&later.path).is_ok_and(|narrow| wide.covers(&narrow)))
+        && earlier.path.covers(&later.path)
 }
 
 /// An empty list means all.

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::define::{choice, one_of, section};
 use super::finding::{Place, Report};
-use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, parsed, read_field};
+use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::tree::Node;
 use super::values::{DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
@@ -34,7 +34,7 @@ section! {
         /// Methods; none: all.
         methods: Vec<Field<Method>> = Default("[]"),
         /// The path, in the syntax of axum: /orders/{id}, /v1/{*rest}.
-        path: PathPattern = Required("write `path: \"/orders\"`, or `/{*rest}` for all"),
+        path: gateway::Pattern = Required("write `path: \"/orders\"`, or `/{*rest}` for all"),
         /// Host names without port; none: all.
         hosts: Vec<Field<HostName>> = Default("[]"),
     }
@@ -197,37 +197,6 @@ choice! {
     later {}
 }
 
-/// A route's path as written; its syntax holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PathPattern(pub(super) String);
-
-impl Setting for PathPattern {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        parsed(node, "a path such as `/orders/{id}`", report, |text| path_pattern(text).map(Self))
-    }
-
-    fn schema(_: &mut Schemas) -> Json {
-        json!({ "type": "string" })
-    }
-}
-
-/// Paths are matched in their normal form, without a slash at the end; some patterns could never match it.
-fn path_pattern(text: &str) -> Result<String, String> {
-    if !text.starts_with('/') {
-        return Err(format!("`{text}` is no path: it begins with `/`"));
-    }
-    if text.contains("//") || text.split('/').any(|segment| segment == "." || segment == "..") {
-        return Err(format!("`{text}` can never match: paths are matched without `//`, `.` and `..`"));
-    }
-    if text.contains(['?', '#', '\\']) || !text.chars().all(|letter| letter.is_ascii_graphic()) {
-        return Err(format!(
-            "`{text}` is no path: no query, no fragment, no spaces; other letters are written `%C3%A9`"
-        ));
-    }
-    gateway::Pattern::parse(text).map_err(|error| format!("`{text}` is no path pattern: {error}"))?;
-    Ok(if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text }.to_owned())
-}
-
 /// `outcomes`: a preset under `default`, and entries by status.
 #[derive(Debug, Clone)]
 pub(super) struct OutcomeTable(pub(super) Outcomes);
@@ -280,34 +249,4 @@ fn status_rule(key: &str, place: &Place, report: &mut Report) -> Option<StatusRu
         report.fault(place, message);
     }
     rule
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_that_can_never_match_are_refused() {
-        for good in ["/", "/orders", "/orders/{id}", "/v1/{*rest}", "/a.b/..c", "/%C3%A9", "/orders/"] {
-            assert!(path_pattern(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "",
-            "orders",
-            "/orders//",
-            "/a//b",
-            "/a/../b",
-            "/a/./b",
-            "/a?x=1",
-            "/a b",
-            "/{",
-            "/{*rest}/x",
-            "/é",
-            "/x{id}",
-            "/%zz",
-            "/a/%2e%2e",
-        ] {
-            assert!(path_pattern(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -53,7 +53,7 @@ fn route(
     Some(gateway::Route {
         name: route.name.value()?.0.clone(),
         methods: values(matching.methods.value()?)?,
-        path: matching.path.value()?.0.clone(),
+        path: matching.path.value()?.clone(),
         hosts: values(matching.hosts.value()?)?.into_iter().map(|host| host.0).collect(),
         upstream: upstream?,
         guard: guard?,

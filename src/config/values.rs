@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::finding::{Place, Report};
 use super::reader::{At, Field, Schemas, Setting, parsed, read_field, remedy, scalar_schema, text};
 use super::tree::{Node, Value};
-use crate::gateway::Network;
+use crate::gateway::{Network, Pattern, is_forwarded};
 
 /// Milliseconds of the units, for bounds.
 pub(super) const SECOND: u64 = 1_000;
@@ -227,6 +227,8 @@ from_text! {
     HeaderName, "a header's name", |text| HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is no header name: letters, digits and `-`"));
     /// A method.
     Method, "a method such as POST", method;
+    /// A route's path.
+    Pattern, "a path such as `/orders/{id}`", |text| Pattern::parse(text).map_err(|error| error.to_string());
     /// A network.
     Network, "a network such as 10.0.0.0/8", |text| Network::parse(text).ok_or_else(|| format!("`{text}` is no network: write an address or `10.0.0.0/8`"));
     /// A status.
@@ -279,8 +281,11 @@ fn host_name(text: &str) -> Result<String, String> {
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
 fn method(text: &str) -> Result<Method, String> {
-    let unknown = || format!("`{text}` is no method: {}", remedy(text, &METHODS));
-    if METHODS.contains(&text) { text.parse().map_err(|_| unknown()) } else { Err(unknown()) }
+    match text.parse() {
+        Ok(method) if METHODS.contains(&text) && is_forwarded(&method) => Ok(method),
+        Ok(_) if METHODS.contains(&text) => Err(format!("`{text}` is never forwarded: remove it")),
+        _ => Err(format!("`{text}` is no method: {}", remedy(text, &METHODS))),
+    }
 }
 
 fn refusal_status(text: &str) -> Result<StatusCode, String> {

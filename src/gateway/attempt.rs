@@ -2,7 +2,7 @@
 //! of a pipe.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER, TRANSFER_ENCODING};
@@ -51,8 +51,8 @@ pub(super) type Delivery = Result<Response<Body>, Problem>;
 
 /// How the exchange with the upstream ended.
 enum Exchange {
-    /// A whole answer, within the route's limit.
-    Whole { head: response::Parts, body: Bytes },
+    /// A whole answer, within the route's limit, and what it holds of the gateway's budget.
+    Whole { head: response::Parts, body: Bytes, hold: Arc<Hold> },
     /// A whole answer over the limit. It was streamed; the client sees its end when the tail is let go.
     Streamed { head: Head, tail: Option<mpsc::Sender<Piece>> },
     /// Nothing was sent.
@@ -76,28 +76,31 @@ impl Attempt {
     /// Runs the attempt to its end: forward, record, then answer.
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
+        let attempt_timeout = self.upstream.settings().attempt_timeout;
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
             limit: self.guard.response_body_limit,
             patience: self.upstream.settings().response_timeout,
+            client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
             answered: &|took| self.metrics.upstream_answered(self.upstream_index, took),
         };
         let ended = if self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(self.upstream.settings().attempt_timeout) => Exchange::TimedOut,
+                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut,
                 () = self.give_up.cancelled() => Exchange::Abandoned,
                 never = keep_alive(&mut self.permit) => match never {},
             }
         } else {
             Exchange::NotSent("The lease ended before anything was sent.".to_owned())
         };
-        let late = started.elapsed() > wire.patience || self.permit.is_lost();
+        // The request is over; its outcome may have to wait for a store that is away.
+        drop(self.holds);
+        let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, self.route, late);
         conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
-        drop(self.holds);
     }
 }
 
@@ -140,11 +143,13 @@ async fn conclude(
     let ending = ending(&ended, guard);
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
+    // Counted for as long as the outcome waits for its store, or the answer for its client.
+    let _hold = if let Exchange::Whole { hold, .. } = &ended { Some(Arc::clone(hold)) } else { None };
     let settled = permit.settle(ending).await;
     if matches!(settled, Ok(Settled::Doubted)) {
         tracing::warn!(operation = %operation.short(), attempt = number, why = ended.why(), "in doubt");
     }
-    let delivery = deliver(ended, settled.as_ref().ok().copied(), doubtful, marked);
+    let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubtful, marked);
     if let (Some(client), Some(delivery)) = (pipe, delivery) {
         // A client that has left gets nothing; the outcome is recorded all the same.
         let _ = client.send(delivery);
@@ -174,6 +179,8 @@ struct Wire<'a> {
     limit: usize,
     /// How long a streamed answer waits for its client to read on.
     patience: Duration,
+    /// Until when it waits at all: a client that reads slowly must not use up the attempt's time.
+    client_until: Instant,
     buffers: &'a Budget,
     answered: &'a (dyn Fn(Duration) + Sync),
 }
@@ -204,7 +211,7 @@ impl Wire<'_> {
                 return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
             }
         }
-        Exchange::Whole { head, body: gathered.into_bytes() }
+        Exchange::Whole { head, body: gathered.into_bytes(), hold: Arc::new(hold) }
     }
 
     /// Passes an answer on that is too large to keep. A client that does not read on is let go; the upstream is read
@@ -220,7 +227,8 @@ impl Wire<'_> {
         let kept = Head::of(&head);
         let (tail, pieces) = mpsc::channel(PIPE);
         let response = Response::from_parts(without_framing(head), Body::stream(pieces, length));
-        let delivered = pipe.take().is_some_and(|client| client.send(Ok(response)).is_ok());
+        let listening = pipe.take_if(|client| !client.is_closed());
+        let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
         let mut tail = delivered.then_some(tail);
         self.pass(&mut tail, begun).await;
         while let Some(frame) = body.frame().await {
@@ -234,8 +242,9 @@ impl Wire<'_> {
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
+        let patience = self.patience.min(self.client_until.saturating_duration_since(Clock::instant()));
         if let Some(client) = tail
-            && client.send_timeout(Piece::Data(bytes), self.patience).await.is_err()
+            && client.send_timeout(Piece::Data(bytes), patience).await.is_err()
         {
             *tail = None;
         }
@@ -270,7 +279,7 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
             status: head.status,
             answer: Answer::TooLarge { status: head.status, location: head.location.clone() },
         },
-        Exchange::Whole { head, body } => {
+        Exchange::Whole { head, body, .. } => {
             let status = head.status.as_u16();
             let headers = headers::replayable(&head.headers, &guard.allow_headers);
             Ending::Answered {
@@ -283,10 +292,16 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
 }
 
 /// What the client gets; none when it has its answer already, as a stream, whose end is now let go.
-fn deliver(exchange: Exchange, settled: Option<Settled>, doubtful: bool, marked: bool) -> Option<Delivery> {
+fn deliver(
+    exchange: Exchange,
+    settled: Option<Settled>,
+    first: bool,
+    doubtful: bool,
+    marked: bool,
+) -> Option<Delivery> {
     match exchange {
-        Exchange::Whole { head, body } => {
-            let mut response = Response::from_parts(without_framing(head), Body::whole(body));
+        Exchange::Whole { head, body, hold } => {
+            let mut response = Response::from_parts(without_framing(head), Body::held(body, hold));
             if marked {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);
@@ -304,8 +319,36 @@ fn deliver(exchange: Exchange, settled: Option<Settled>, doubtful: bool, marked:
             }
             None
         }
-        Exchange::NotSent(_) => Some(Err(Problem::UpstreamUnreachable { in_doubt: settled == Some(Settled::Doubted) })),
+        Exchange::NotSent(_) => {
+            // Where the store did not say, a first attempt that was not sent has nothing behind it; a later one has.
+            let not_executed = settled.map_or(first, |settled| settled == Settled::NotSent);
+            Some(Err(Problem::UpstreamUnreachable { in_doubt: !not_executed }))
+        }
         Exchange::Broken(detail) => Some(Err(Problem::UpstreamFailed(detail))),
         Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Time;
+
+    #[test]
+    fn not_executed_is_said_only_where_nothing_can_stand_behind_it() {
+        for (settled, first, expected) in [
+            (Some(Settled::NotSent), true, false),
+            // The store is away.
+            (None, true, false),
+            (None, false, true),
+            (Some(Settled::Doubted), false, true),
+            (Some(Settled::Superseded), true, true),
+            (Some(Settled::Kept(Time(1))), true, true),
+        ] {
+            let exchange = Exchange::NotSent("refused".to_owned());
+            let told = deliver(exchange, settled, first, false, true);
+            let Some(Err(Problem::UpstreamUnreachable { in_doubt, .. })) = told else { panic!("no refusal") };
+            assert_eq!(in_doubt, expected, "{settled:?} {first}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What an answer's body can be, and bytes of a body as they come.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -26,6 +27,8 @@ pub struct Body(Kind);
 
 enum Kind {
     Whole(Option<Bytes>),
+    /// Whole, and counted against the gateway's budget for as long as it is kept.
+    Held(Option<Bytes>, #[expect(dead_code, reason = "held until the body is gone")] Arc<Hold>),
     /// Straight from the upstream; the request counts as under way until the end.
     Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Hold),
     /// From an attempt that goes on whether or not anybody reads.
@@ -43,6 +46,10 @@ impl Body {
         Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
+    pub(super) fn held(bytes: Bytes, hold: Arc<Hold>) -> Self {
+        Self(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
+    }
+
     pub(super) fn upstream(body: upstream::Incoming, slot: Hold) -> Self {
         Self(Kind::Upstream(body, slot))
     }
@@ -58,7 +65,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
-            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Whole(bytes) | Kind::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Upstream(body, _) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Kind::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
                 Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
@@ -70,7 +77,7 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Whole(bytes) | Kind::Held(bytes, _) => bytes.is_none(),
             Kind::Upstream(body, _) => body.is_end_stream(),
             Kind::Stream(..) => false,
         }
@@ -78,7 +85,9 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Whole(bytes) | Kind::Held(bytes, _) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Kind::Upstream(body, _) => body.size_hint(),
             Kind::Stream(_, length) => length.map_or_else(SizeHint::default, SizeHint::with_exact),
         }

@@ -60,7 +60,7 @@ impl Gateway {
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
-        let arrival = match keys::identify(&guard.keys, keys_request(routed, &head, &read)) {
+        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
             Ok(Named::Operation(identity)) => identity.arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
             Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
@@ -125,10 +125,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let Some(slot) = self.shared.slots.take(1) else {
-            // Nothing was sent: the key is free again. A store that does not take this keeps it until it does.
-            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-                self.arbiter.shared().tasks.spawn(unsettled.persist());
-            }
+            self.arbiter.shared().tasks.spawn(give_back(permit));
             return Err(Problem::Overloaded("requests under way"));
         };
         tally.if_left(Verdict::Executed);
@@ -165,12 +162,10 @@ impl Gateway {
         body: bytes::Bytes,
         permit: &Permit,
     ) -> Request<Outgoing> {
-        let mut fields = self.outbound(routed, &head);
+        let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.mode == Mode::Enforce {
-            headers::mark_attempt(&mut fields, permit.operation(), permit.number());
+            headers::mark_attempt(request.headers_mut(), permit.operation(), permit.number());
         }
-        let mut request = Request::from_parts(head, Outgoing::Whole(body));
-        *request.headers_mut() = fields;
         request
     }
 
@@ -189,19 +184,15 @@ impl Gateway {
     }
 }
 
+/// Nothing was sent: the key is free again, as soon as the store takes it. A task of its own, because a client that
+/// leaves just now must not turn it into a doubt.
+async fn give_back(permit: Permit) {
+    if let Err(unsettled) = permit.settle(Ending::NotSent).await {
+        unsettled.persist().await;
+    }
+}
+
 fn refused(arrival: &Arrival, error: &StoreError) -> Problem {
     tracing::warn!(operation = %arrival.operation.short(), %error, "not admitted");
     Problem::from(error)
-}
-
-fn keys_request(routed: &Routed<'_>, head: &request::Parts, read: &Read) -> keys::Request {
-    keys::Request {
-        method: head.method.clone(),
-        authority: routed.target.authority.clone(),
-        path: routed.target.path.clone(),
-        query: head.uri.query().map(str::to_owned),
-        raw_path: head.uri.path().to_owned(),
-        headers: head.headers.clone(),
-        body: read.bytes.clone(),
-    }
 }

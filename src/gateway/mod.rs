@@ -6,6 +6,7 @@ mod duplicate;
 mod guarded;
 mod limits;
 mod marks;
+mod pattern;
 mod plain;
 mod problem;
 mod read;
@@ -16,9 +17,11 @@ mod target;
 
 pub use body::{Body, BoxError};
 pub use limits::{Budget, Hold};
+pub use pattern::{Pattern, PatternError};
 pub use problem::Problem;
-pub use routes::{Pattern, PatternError, Routes};
+pub use routes::Routes;
 pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use target::{Target, is_forwarded};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,9 +32,8 @@ use hyper::body::Incoming;
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
-use crate::upstream::{Upstream, headers};
+use crate::upstream::{Outgoing, Upstream, headers};
 use tally::Tally;
-use target::Target;
 
 /// What the gateways of all workers share.
 pub struct Shared {
@@ -70,16 +72,13 @@ struct Routed<'a> {
 type Answer = (Response<Body>, Verdict);
 
 impl Shared {
-    /// Reads the route table.
-    ///
-    /// # Errors
-    /// When a route's path is no pattern.
-    pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, PatternError> {
-        let routes = Routes::new(&settings.routes)?;
+    /// What these settings say, ready for use.
+    pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
+        let routes = Routes::new(&settings.routes);
         let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
         let slots = Budget::new(settings.limits.in_flight);
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Ok(Self { settings, routes, guards, slots, buffers, metrics })
+        Self { settings, routes, guards, slots, buffers, metrics }
     }
 
     /// The guarded routes: name, guard, and the terms that their attempts run under.
@@ -134,7 +133,7 @@ impl Gateway {
         tally.routed(index);
         let routed = Routed { index, route: &self.shared.settings.routes[index], target, peer };
         match &self.shared.guards[index] {
-            None => self.pass(&routed, head, upstream_body(body), Verdict::Passed, tally).await,
+            None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
     }
@@ -143,14 +142,13 @@ impl Gateway {
         &self.upstreams[route.upstream]
     }
 
-    /// The head that goes to the upstream: target and end-to-end fields as the client sent them.
-    fn outbound(&self, routed: &Routed<'_>, head: &request::Parts) -> http::HeaderMap {
+    /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
+    fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
         let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.peer));
         let hop = Hop { peer: routed.peer, trusted, scheme: "http", host: Some(&routed.target.authority) };
-        headers::outbound(&head.headers, &hop)
+        let fields = headers::outbound(&head.headers, &hop);
+        let mut request = Request::from_parts(head, body);
+        *request.headers_mut() = fields;
+        request
     }
-}
-
-fn upstream_body(body: Incoming) -> crate::upstream::Outgoing {
-    crate::upstream::Outgoing::Streaming(body)
 }

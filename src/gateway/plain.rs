@@ -1,6 +1,6 @@
 //! Requests that pass without a guard: streamed through in both directions, gone when the client leaves.
 
-use http::{Request, Response, request};
+use http::{Response, request};
 
 use super::body::Body;
 use super::problem::Problem;
@@ -23,9 +23,7 @@ impl Gateway {
         tally.if_left(verdict);
         let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
         let upstream = self.upstream(routed.route);
-        let fields = self.outbound(routed, &head);
-        let mut request = Request::from_parts(head, body);
-        *request.headers_mut() = fields;
+        let request = self.outbound(routed, head, body);
         let started = Clock::instant();
         let answer = tokio::time::timeout(upstream.settings().response_timeout, upstream.send(request)).await;
         self.shared.metrics.upstream_answered(routed.route.upstream, started.elapsed());

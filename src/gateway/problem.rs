@@ -63,7 +63,7 @@ pub enum Problem {
     UpstreamTimeout,
     /// The upstream was not reached.
     UpstreamUnreachable {
-        /// Whether an earlier attempt is still in doubt.
+        /// Whether the operation may have been executed all the same, by another attempt.
         in_doubt: bool,
     },
     /// The upstream broke after the request was sent.
@@ -174,7 +174,7 @@ impl Problem {
                     .to_owned()
             }
             Self::UpstreamTimeout => {
-                "No answer in time. The upstream may have acted, or still act, on the request.".to_owned()
+                "No answer in time; the upstream may still act. Try again with the same key for the outcome.".to_owned()
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),

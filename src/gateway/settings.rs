@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 
+use super::pattern::Pattern;
 use crate::{keys, machine::Policy};
 
 /// The whole door.
@@ -26,8 +27,8 @@ pub struct Route {
     pub name: String,
     /// Methods it takes; empty: all.
     pub methods: Vec<Method>,
-    /// Its path, in axum's syntax (`/orders/{id}`, `/v1/{*rest}`).
-    pub path: String,
+    /// The paths it takes.
+    pub path: Pattern,
     /// Host names it takes, lower case, without port; empty: all.
     pub hosts: Vec<String>,
     /// Which upstream, by its place in the list of upstreams.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::machine::OperationId;
-use crate::telemetry::{Metrics, Verdict};
+use crate::telemetry::{Metrics, RouteMetrics, Verdict};
 
 /// A request that has not been counted yet.
 pub(super) struct Tally {
@@ -48,23 +48,19 @@ impl Tally {
     /// The request has its answer.
     pub(super) fn answered(mut self, verdict: Verdict) {
         self.counted = true;
-        self.count(verdict);
+        self.counters().answered(verdict, self.started.elapsed());
     }
 
-    fn count(&self, verdict: Verdict) {
-        let route = self.route.map_or_else(|| self.metrics.no_route(), |route| self.metrics.route(route));
-        route.answered(verdict, self.started.elapsed());
-        if self.counted {
-            return;
-        }
-        route.client_gone();
+    fn counters(&self) -> &RouteMetrics {
+        self.route.map_or_else(|| self.metrics.no_route(), |route| self.metrics.route(route))
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
         if !self.counted {
-            self.count(self.if_left);
+            self.counters().answered(self.if_left, self.started.elapsed());
+            self.counters().client_gone();
         }
     }
 }

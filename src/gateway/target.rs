@@ -1,14 +1,21 @@
 //! What a request is addressed to: the checks that come before any route is looked for.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri, request};
 
 use super::problem::Problem;
-use crate::keys::path;
+use crate::keys::{self, path};
+
+/// Whether requests with this method are taken at all: CONNECT asks for a tunnel, and TRACE would show the client what
+/// proxies before us have added.
+pub fn is_forwarded(method: &Method) -> bool {
+    *method != Method::CONNECT && *method != Method::TRACE
+}
 
 /// Where a request wants to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub struct Target {
     /// Host and port as sent.
     pub authority: String,
     /// The host alone, in lower case.
@@ -18,9 +25,12 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads the target, or says why the request cannot be taken.
-    pub(super) fn of(head: &request::Parts) -> Result<Self, Problem> {
-        if head.method == Method::CONNECT || head.method == Method::TRACE {
+    /// Reads the target.
+    ///
+    /// # Errors
+    /// Why the request cannot be taken.
+    pub fn of(head: &request::Parts) -> Result<Self, Problem> {
+        if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
         }
         if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
@@ -32,6 +42,19 @@ impl Target {
             .into();
         let host = host_of(&authority).to_ascii_lowercase();
         Ok(Self { authority, host, path })
+    }
+
+    /// The request as keys and fingerprints look at it.
+    pub fn request(&self, head: &request::Parts, body: Bytes) -> keys::Request {
+        keys::Request {
+            method: head.method.clone(),
+            authority: self.authority.clone(),
+            path: self.path.clone(),
+            query: head.uri.query().map(str::to_owned),
+            raw_path: head.uri.path().to_owned(),
+            headers: head.headers.clone(),
+            body,
+        }
     }
 }
 

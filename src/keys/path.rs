@@ -46,6 +46,28 @@ pub fn normalize(raw_path: &str) -> Result<Cow<'_, str>, PathError> {
     Ok(Cow::Owned(path))
 }
 
+/// A path in normal form with the escapes of everything decoded that may stand in a segment plainly: for finding its
+/// route, never for hashing.
+///
+/// To RFC 3986 `/pay%3Anow` and `/pay:now` are two paths; to most servers they are one, and no spelling may lead round a
+/// guard.
+pub fn for_matching(normal: &str) -> Cow<'_, str> {
+    let Some((before, escapes)) = normal.split_once('%') else { return Cow::Borrowed(normal) };
+    let mut path = String::with_capacity(normal.len());
+    path.push_str(before);
+    for part in escapes.split('%') {
+        let value = part.bytes().next().zip(part.as_bytes().get(1).copied()).and_then(escaped);
+        if let Some(value) = value.filter(|value| is_plain(*value)) {
+            path.push(char::from(value));
+            path.push_str(&part[2..]);
+        } else {
+            path.push('%');
+            path.push_str(part);
+        }
+    }
+    Cow::Owned(path)
+}
+
 /// Whether nothing at all is to be done: the usual case, found without allocating.
 fn is_normal(path: &str) -> bool {
     let bytes = path.as_bytes();
@@ -169,6 +191,20 @@ mod tests {
         assert_eq!(normalize("/a%2fb").as_deref(), Ok("/a%2Fb"));
         assert_eq!(normalize("/a%3ab").as_deref(), Ok("/a%3Ab"));
         assert_eq!(normalize("/%252e%252e/a").as_deref(), Ok("/%252e%252e/a"));
+    }
+
+    #[test]
+    fn for_matching_what_may_stand_plainly_is_decoded_and_nothing_else() {
+        for (normal, matched) in [
+            ("/pay%3Anow", "/pay:now"),
+            ("/a%2Cb%40c%3D%21", "/a,b@c=!"),
+            ("/a%2Fb%25%3F%20%C3%A9", "/a%2Fb%25%3F%20%C3%A9"),
+            ("/%253A", "/%253A"),
+            ("/plain:too", "/plain:too"),
+        ] {
+            assert_eq!(normalize(normal).as_deref(), Ok(normal));
+            assert_eq!(for_matching(normal), matched);
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ labels! {
         TokenInvalid => "token_invalid",
         /// Its body was over the limit.
         BodyTooLarge => "body_too_large",
-        /// Its body did not arrive.
+        /// Its body did not arrive, or its client left before it was admitted.
         BodyAborted => "body_aborted",
         /// The client's deadline passed while the attempt goes on.
         UpstreamTimeout => "upstream_timeout",

@@ -23,13 +23,24 @@ pub enum LogFormat {
 /// Keeps the log writer alive; dropping it writes out what is left.
 pub struct Logs {
     _guard: tracing_appender::non_blocking::WorkerGuard,
-    lost: tracing_appender::non_blocking::ErrorCounter,
+    lost: LinesLost,
 }
 
+/// Counts the lines that were dropped because the writer could not keep up.
+#[derive(Clone)]
+pub struct LinesLost(tracing_appender::non_blocking::ErrorCounter);
+
 impl Logs {
-    /// How many lines were dropped since the start because the writer could not keep up.
-    pub fn lines_lost(&self) -> usize {
-        self.lost.dropped_lines()
+    /// The count of dropped lines.
+    pub fn lines_lost(&self) -> LinesLost {
+        self.lost.clone()
+    }
+}
+
+impl LinesLost {
+    /// How many since the start.
+    pub fn count(&self) -> usize {
+        self.0.dropped_lines()
     }
 }
 
@@ -43,7 +54,7 @@ pub fn start(settings: &LogSettings) -> Result<Logs, String> {
         .or_else(|_| EnvFilter::try_new(&settings.level))
         .map_err(|error| format!("log level `{}`: {error}", settings.level))?;
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
-    let lost = writer.error_counter();
+    let lost = LinesLost(writer.error_counter());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -5,5 +5,5 @@ mod logs;
 mod metrics;
 
 pub use labels::{FilterAnswer, Outcome, StoreOp, Verdict};
-pub use logs::{LogFormat, LogSettings, Logs, start};
+pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};

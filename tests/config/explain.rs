@@ -83,6 +83,7 @@ fn a_refusal_is_shown_as_the_client_would_get_it() {
         assert_eq!(answer["code"], code);
     }
     assert!(told(&["--url", "/a%00"], "answer").is_some_and(|it| it.contains("bad-request")));
+    assert!(told(&["--url", "/a", "--method", "TRACE"], "answer").is_some_and(|it| it.contains("method-refused")));
 }
 
 #[test]
@@ -98,7 +99,6 @@ fn what_is_no_request_is_a_fault_of_the_command_line() {
         &["--url", "/orders", "-H", "no colon"],
         &["--url", "/orders", "-H", "a b: c"],
         &["--url", "/orders", "--data-file", "missing"],
-        &["--url", "/orders", "--method", "TRACE"],
     ] {
         let output = oncegate(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -198,6 +198,10 @@ fn the_known_mistakes_are_refused_with_place_and_remedy() {
     let route = "routes[0].idempotency";
     refused(&LEAST.replace("idempotency:", "idempotancy:"), "7:5 routes[0].idempotancy", "did you mean `idempotency`?");
     refused(&LEAST.replace("POST", "PSOT"), "5:24 routes[0].match.methods[0]", "did you mean `POST`?");
+    for method in ["TRACE", "CONNECT"] {
+        refused(&LEAST.replace("POST", method), "5:24 routes[0].match.methods[0]", "is never forwarded");
+    }
+    refused(&LEAST.replace("/orders }", "/a/../b }"), "5:37 routes[0].match.path", "can never match");
     refused_guard("lease: 5s\nlease: 6s", &format!("11:7 {route}.lease"), "`lease` is here twice, first in line 10");
     for empty in ["", "\n", "# nothing\n", "---\n", "~", "--- \n...\n"] {
         refused(empty, "1:1 ", "the file is empty");

@@ -1,6 +1,9 @@
 //! Upstream answers of every kind: what is replayed, exactly, and what is not.
 
-use crate::client::Call;
+use std::io::Write;
+
+use crate::client::{Call, connect};
+use crate::gateway::wait_until;
 use crate::upstream::{Reply, ScriptedUpstream};
 use crate::{gateway, yaml};
 
@@ -100,6 +103,26 @@ fn an_answer_over_the_limit_streams_through_and_leaves_a_tombstone() {
     assert_eq!(again.header("location"), Some("/orders/7"));
     assert!(again.text().contains(r#""original_status":201"#));
     assert!(again.header("idempotency-expires").is_some());
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_make_a_large_answer_a_doubt() {
+    let body = vec![b'x'; 32 << 20];
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[("Location", "/orders/7")], &body));
+    let text = crate::yaml(&upstream, "response_body_limit: 1KiB\nlease: 1s", "")
+        .replace("response_timeout: 10s", "response_timeout: 4s")
+        .replace("attempt_timeout: 30s", "attempt_timeout: 4s");
+    let gateway = crate::Gateway::start(&text);
+    let call = Call::post("/orders").key("k").body("x");
+    let mut deaf = connect(gateway.address).unwrap();
+    deaf.write_all(&call.bytes()).unwrap();
+    upstream.wait_for_requests(1);
+    wait_until("the attempt is over", || gateway.send(&call).code().as_deref() != Some("request-in-flight"));
+    let again = gateway.send(&call);
+    assert_eq!((again.status, again.code().as_deref()), (409, Some("already-executed")));
+    assert_eq!(again.header("location"), Some("/orders/7"));
+    assert_eq!(gateway.metric("oncegate_late_answers_total"), 0.0);
     assert_eq!(upstream.requests().len(), 1);
 }
 

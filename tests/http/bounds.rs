@@ -132,3 +132,28 @@ fn a_slow_body_and_a_slow_head_end_in_time() {
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"));
     assert_eq!(upstream.requests().len(), 0);
 }
+
+#[test]
+fn an_outcome_that_waits_for_its_store_holds_no_slot() {
+    let redis = crate::redis::RedisServer::start();
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |request| match request.method().as_str() {
+        "POST" => Reply::whole(201, &[], "ok").after(&hold),
+        _ => Reply::whole(200, &[], "plain"),
+    });
+    let store = format!("store: {{ kind: redis, url: '{}' }}\nlimits: {{ in_flight: 1 }}", redis.url());
+    let gateway = Gateway::start(&yaml(&upstream, "", &store));
+    let call = Call::post("/orders").key("k").body("x");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| gateway.send(&call));
+        upstream.wait_for_requests(1);
+        redis.pause();
+        gate.open();
+        assert_eq!(first.join().unwrap().status, 201);
+    });
+    assert_eq!(gateway.send(&Call::new("GET", "/plain")).status, 200);
+    redis.resume();
+    wait_until("the outcome is recorded", || gateway.send(&call).is_replay());
+    assert_eq!(upstream.executions("Idempotency-Key", "k"), 1);
+}

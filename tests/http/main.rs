@@ -15,6 +15,7 @@ mod admin;
 mod answers;
 mod bounds;
 mod doubt;
+mod drain;
 mod keys;
 mod main_job;
 mod modes;

@@ -19,6 +19,18 @@ fn other_spellings_of_a_guarded_path_are_guarded_and_forwarded_as_they_came() {
 }
 
 #[test]
+fn an_escape_that_most_servers_decode_does_not_lead_round_a_guard() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders", "path: '/orders:create'");
+    let gateway = crate::Gateway::start(&text);
+    for target in ["/orders:create", "/orders%3Acreate", "/orders%3acreate"] {
+        let bare = gateway.send(&Call::post(target).body("x"));
+        assert_eq!(bare.code().as_deref(), Some("key-missing"), "{target} walks round the guard");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
 fn paths_that_two_parsers_could_read_differently_are_refused() {
     let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
     let gateway = gateway(&upstream, "");
