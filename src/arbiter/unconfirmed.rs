@@ -1,9 +1,11 @@
 //! Claims whose reply was lost. Nothing was sent for them, so each is withdrawn as soon as the store answers, and
 //! recognised if a request meets it before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use futures_util::future::try_join_all;
 
 use super::Arbiter;
 use super::permit::{Step, settle_once};
@@ -12,24 +14,30 @@ use crate::store::StoreError;
 
 /// How long a claim is remembered after it was not found: a command that a connection lost can still arrive late.
 const GRACE: Duration = Duration::from_mins(1);
-/// How long a claim that was not found rests before it is looked for again, so that the others have their turn.
-const REST: Duration = Duration::from_secs(5);
 /// Claims remembered at most. One that finds no place lapses with its lease instead, which is safe and slower.
 const MOST: usize = 65_536;
-/// Claims withdrawn in one step.
-const BATCH: usize = 256;
+/// Claims looked at in one step, all at once: after a long outage there are thousands, and each may block its key.
+const BATCH: usize = 1_024;
 
 /// Claims that may or may not be in the store.
 #[derive(Default)]
-pub struct Unconfirmed(Mutex<HashMap<(OperationId, AttemptId), Claim>>);
+pub struct Unconfirmed(Mutex<Claims>);
+
+#[derive(Default)]
+struct Claims {
+    by_name: HashMap<Name, Claim>,
+    /// Whose turn is next. New ones come first; those that were not found stand at the back, so that they never hold up
+    /// the others.
+    turns: VecDeque<Name>,
+}
+
+type Name = (OperationId, AttemptId);
 
 #[derive(Clone)]
 struct Claim {
     record: Record,
     policy: Arc<Policy>,
     since: Time,
-    /// When it is looked for next.
-    due: Time,
 }
 
 /// A claim under way: remembered if it is dropped before the store has answered.
@@ -58,19 +66,34 @@ impl Drop for Pending<'_> {
             return;
         }
         let shared = self.arbiter.shared();
-        let mut claims = shared.unconfirmed.lock();
-        if claims.len() < MOST {
-            let since = shared.clock.now();
-            let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since, due: since };
-            claims.insert((self.id, self.record.fence.attempt), claim);
+        let since = shared.clock.now();
+        let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since };
+        shared.unconfirmed.lock().insert((self.id, self.record.fence.attempt), claim);
+    }
+}
+
+impl Claims {
+    fn insert(&mut self, name: Name, claim: Claim) {
+        // A second claim of the same name takes the first one's place and turn.
+        if self.by_name.len() < MOST && self.by_name.insert(name, claim).is_none() {
+            self.turns.push_front(name);
         }
+    }
+
+    /// Those whose turn it is; each goes to the back.
+    fn next(&mut self) -> Vec<(Name, Claim)> {
+        let due: Vec<_> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
+        let known = due.into_iter().filter_map(|name| Some((name, self.by_name.get(&name)?.clone())));
+        let batch: Vec<_> = known.collect();
+        self.turns.extend(batch.iter().map(|(name, _)| *name));
+        batch
     }
 }
 
 impl Unconfirmed {
     /// How many claims are remembered.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().by_name.len()
     }
 
     /// Whether none is remembered.
@@ -83,27 +106,25 @@ impl Unconfirmed {
     /// # Errors
     /// When the store still does not answer: the claims stay remembered.
     pub async fn withdraw(&self, arbiter: &Arbiter) -> Result<(), StoreError> {
-        let now = arbiter.shared().clock.now();
-        for ((id, attempt), claim) in self.due(now) {
-            let done = match self.withdraw_one(arbiter, &id, attempt, &claim).await {
-                // What is there is no claim of ours, and must not keep the others waiting.
-                Err(StoreError::Unreadable(_)) => true,
-                answered => answered?,
-            };
-            let mut claims = self.lock();
-            if done {
-                claims.remove(&(id, attempt));
-            } else if let Some(claim) = claims.get_mut(&(id, attempt)) {
-                claim.due = now.plus(REST);
-            }
+        let batch = self.lock().next();
+        // The first alone: a store that is still away costs one call.
+        let (first, others) = batch.split_at(batch.len().min(1));
+        for claims in [first, others] {
+            try_join_all(claims.iter().map(|(name, claim)| self.withdraw_remembered(arbiter, name, claim))).await?;
         }
         Ok(())
     }
 
-    fn due(&self, now: Time) -> Vec<((OperationId, AttemptId), Claim)> {
-        let claims = self.lock();
-        let due = claims.iter().filter(|(_, claim)| claim.due <= now).take(BATCH);
-        due.map(|(name, claim)| (*name, claim.clone())).collect()
+    async fn withdraw_remembered(&self, arbiter: &Arbiter, name: &Name, claim: &Claim) -> Result<(), StoreError> {
+        let done = match self.withdraw_one(arbiter, &name.0, name.1, claim).await {
+            // What is there is no claim of ours, and must not keep the others waiting.
+            Err(StoreError::Unreadable(_)) => true,
+            answered => answered?,
+        };
+        if done {
+            self.lock().by_name.remove(name);
+        }
+        Ok(())
     }
 
     /// Withdraws the claim that a request has met, if it is one of these. True when there was one: what the request has
@@ -115,7 +136,7 @@ impl Unconfirmed {
         met: &Record,
     ) -> Result<bool, StoreError> {
         let name = (*id, met.fence.attempt);
-        let Some(claim) = self.lock().get(&name).cloned() else { return Ok(false) };
+        let Some(claim) = self.lock().by_name.get(&name).cloned() else { return Ok(false) };
         self.withdraw_one(arbiter, id, met.fence.attempt, &claim).await?;
         Ok(true)
     }
@@ -146,7 +167,7 @@ impl Unconfirmed {
         Ok(false)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(OperationId, AttemptId), Claim>> {
+    fn lock(&self) -> MutexGuard<'_, Claims> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -125,7 +125,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let Some(slot) = self.shared.slots.take(1) else {
-            self.arbiter.shared().tasks.spawn(give_back(permit));
+            self.free(permit).await;
             return Err(Problem::Overloaded("requests under way"));
         };
         tally.if_left(Verdict::Executed);
@@ -151,6 +151,21 @@ impl Gateway {
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => Err(Problem::UpstreamFailed("The attempt ended unexpectedly.".to_owned())),
             Err(_elapsed) => Err(Problem::UpstreamTimeout),
+        }
+    }
+
+    /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
+    /// own settles: were it dropped with a client that leaves now, the permit would mean doubt.
+    async fn free(&self, permit: Permit) {
+        let tasks = self.arbiter.shared().tasks.clone();
+        let persisting = tasks.clone();
+        let settling = tasks.spawn(async move {
+            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
+                persisting.spawn(unsettled.persist());
+            }
+        });
+        if let Err(error) = settling.await {
+            tracing::error!(%error, "a key was not freed");
         }
     }
 
@@ -181,14 +196,6 @@ impl Gateway {
         let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
         drop::<Hold>(hold);
         answer
-    }
-}
-
-/// Nothing was sent: the key is free again, as soon as the store takes it. A task of its own, because a client that
-/// leaves just now must not turn it into a doubt.
-async fn give_back(permit: Permit) {
-    if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-        unsettled.persist().await;
     }
 }
 
