@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::settings::Guard;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
-use crate::machine::{Answer, Cause, Ending, Judgement, Recorded, Settled};
+use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
 use crate::telemetry::Metrics;
 use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
 
@@ -149,7 +149,8 @@ async fn conclude(
     if matches!(settled, Ok(Settled::Doubted)) {
         tracing::warn!(operation = %operation.short(), attempt = number, why = ended.why(), "in doubt");
     }
-    let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubtful, marked);
+    let doubt = doubtful.then_some(operation);
+    let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubt, marked);
     if let (Some(client), Some(delivery)) = (pipe, delivery) {
         // A client that has left gets nothing; the outcome is recorded all the same.
         let _ = client.send(delivery);
@@ -296,7 +297,7 @@ fn deliver(
     exchange: Exchange,
     settled: Option<Settled>,
     first: bool,
-    doubtful: bool,
+    doubt: Option<OperationId>,
     marked: bool,
 ) -> Option<Delivery> {
     match exchange {
@@ -306,8 +307,9 @@ fn deliver(
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);
                 }
-                if doubtful {
+                if let Some(operation) = doubt {
                     response.headers_mut().insert(marks::OUTCOME, marks::UNKNOWN);
+                    marks::set_operation(response.headers_mut(), &operation);
                 }
             }
             Some(Ok(response))
@@ -346,7 +348,7 @@ mod tests {
             (Some(Settled::Kept(Time(1))), true, true),
         ] {
             let exchange = Exchange::NotSent("refused".to_owned());
-            let told = deliver(exchange, settled, first, false, true);
+            let told = deliver(exchange, settled, first, None, true);
             let Some(Err(Problem::UpstreamUnreachable { in_doubt, .. })) = told else { panic!("no refusal") };
             assert_eq!(in_doubt, expected, "{settled:?} {first}");
         }

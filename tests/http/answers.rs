@@ -175,6 +175,7 @@ fn the_outcome_table_decides_what_is_remembered() {
         assert_eq!((first.status, first.text().as_str()), (status, "own"), "{guard} {status}");
         let doubt = (outcome == "doubted").then_some("unknown");
         assert_eq!(first.header("oncegate-outcome"), doubt, "{guard} {status}");
+        assert_eq!(first.header("oncegate-operation").is_some(), doubt.is_some(), "{guard} {status}");
         assert_eq!(first.header("idempotency-expires").is_some(), outcome == "kept", "{guard} {status}");
         let again = gateway.send(&call);
         match outcome {
