@@ -72,18 +72,20 @@ impl Permit {
         (self.terms.policy.lease / 3).max(Duration::from_millis(10))
     }
 
-    /// Whether the lease is known to be lost: an answer that comes now is a late one.
+    /// Whether the lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock
+    /// counts because a gateway that stood still may have its answer before it looks at the record again.
     pub fn is_lost(&self) -> bool {
-        self.lost
+        self.lost || !self.is_in_time()
+    }
+
+    fn is_in_time(&self) -> bool {
+        matches!(self.record.state, State::InFlight { lease, .. } if self.arbiter.shared().clock.now() < lease)
     }
 
     /// Whether the attempt may still begin. A gateway that was stopped between its claim and here may have lost its lease;
     /// it has to hold it again before it sends anything.
     pub async fn may_begin(&mut self) -> bool {
-        match self.record.state {
-            State::InFlight { lease, .. } if self.arbiter.shared().clock.now() < lease => true,
-            _ => self.renew().await == Renewal::Held,
-        }
+        self.is_in_time() || self.renew().await == Renewal::Held
     }
 
     /// Extends the lease.

@@ -1,0 +1,11 @@
+//! The arbiter over a store in memory: permits, waiters, claims without a reply, and a filter that never decides.
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+#[path = "arbiter/filter.rs"]
+mod filter;
+#[path = "arbiter/permits.rs"]
+mod permits;
+#[path = "arbiter/ward.rs"]
+mod ward;
+#[path = "arbiter/watched.rs"]
+mod watched;

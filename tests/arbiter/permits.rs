@@ -1,0 +1,156 @@
+//! The right to act: what it costs, who gets it, and what its loss means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate::arbiter::{Admitted, Arbiter, Sweep, Terms};
+use oncegate::clock::Clock;
+use oncegate::machine::{Cause, Duplicate, InDoubt, Settled, State};
+use tokio::task::JoinHandle;
+
+use crate::ward::{CACHE, LEASE, Ward, answered, arrival, id, namespaces};
+use crate::watched::Fault;
+
+/// What is waited for at most. Reaching it is a failed test.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Longer than any test: nobody here waits for time to pass.
+const LONG: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn a_first_request_costs_two_calls_a_duplicate_one_and_a_cached_one_none() {
+    let ward = Ward::new(2, InDoubt::Hold, CACHE);
+    let permit = ward.permit(1).await;
+    assert_eq!(ward.store.calls(), 1, "one call before the request is forwarded");
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+    assert_eq!(ward.store.calls(), 1);
+    assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
+    assert_eq!(ward.store.calls(), 1, "and one after it");
+    for _ in 0..10 {
+        assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+    }
+    assert_eq!(ward.store.calls(), 0, "what this gateway has recorded it knows");
+    let elsewhere = |ward: &Ward| {
+        let (other, terms) = (Arc::clone(&ward.gateways[1]), ward.terms.clone());
+        async move { matches!(other.admit(&arrival(1, 0), &terms).await, Ok(Admitted::Duplicate(_))) }
+    };
+    assert!(elsewhere(&ward).await);
+    assert_eq!(ward.store.calls(), 1, "another one has to ask");
+    assert!(elsewhere(&ward).await);
+    assert_eq!(ward.store.calls(), 0, "once");
+    ward.clock.advance(Duration::from_secs(61));
+    assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+    assert_eq!(ward.store.calls(), 1, "and again after a minute");
+}
+
+#[tokio::test]
+async fn a_permit_that_is_dropped_leaves_a_doubt() {
+    let ward = Ward::plain();
+    drop(ward.permit(1).await);
+    ward.settled().await;
+    let State::InDoubt { cause, .. } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
+    assert_eq!(cause, Cause::Abandoned);
+    assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt);
+}
+
+#[tokio::test]
+async fn an_outcome_is_written_when_the_store_is_back() {
+    for fault in [Fault::Refused, Fault::ReplyLost] {
+        let ward = Ward::plain();
+        let permit = ward.permit(1).await;
+        ward.store.fail([fault; 2]);
+        let Err(unsettled) = permit.settle(answered(&ward.terms, 201, 9)).await else { panic!("the store failed") };
+        assert!(matches!(unsettled.persist().await, Settled::Kept(_)));
+        assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::Completed { .. }));
+        assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
+    let ward = Ward::new(2, InDoubt::Hold, CACHE);
+    let mut permit = ward.permit(1).await;
+    let mut sweep = Sweep::new(namespaces());
+    assert!(sweep.step(&ward.gateways[1]).await.unwrap());
+    assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::InFlight { .. }));
+    assert!(!permit.is_lost());
+    ward.clock.advance(LEASE);
+    assert!(permit.is_lost(), "by the clock, before anybody has said so");
+    assert!(sweep.step(&ward.gateways[1]).await.unwrap());
+    let State::InDoubt { cause, .. } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
+    assert_eq!(cause, Cause::LeaseLost);
+    assert!(!permit.may_begin().await, "an attempt that has not begun does not begin any more");
+    assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))), "a late answer counts");
+    assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+}
+
+/// A duplicate that waits as the gateway does. How often it asked, and whether it may run.
+async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Terms) -> (usize, Admitted) {
+    let mut asked = 0;
+    loop {
+        let admitted = arbiter.admit(&arrival(1, 0), &terms).await.unwrap();
+        asked += 1;
+        if !matches!(admitted, Admitted::Duplicate(Duplicate::InFlight { .. })) {
+            return (asked, admitted);
+        }
+        let place = arbiter.shared().lines.join(id(1)).unwrap();
+        place.wait(LONG, LONG).await;
+    }
+}
+
+fn line(ward: &Ward, waiters: usize) -> Vec<JoinHandle<(usize, Admitted)>> {
+    let waiter = || tokio::spawn(wait_in_line(Arc::clone(ward.arbiter()), ward.terms.clone()));
+    std::iter::repeat_with(waiter).take(waiters).collect()
+}
+
+async fn soon<T>(task: JoinHandle<T>) -> T {
+    tokio::time::timeout(SOON, task).await.expect("it is woken").unwrap()
+}
+
+/// Lets every waiter come to its place: all run on this one thread.
+async fn all_wait(ward: &Ward, waiters: usize) {
+    let (mut calls, start) = (ward.store.calls(), Clock::instant());
+    while calls < waiters {
+        assert!(start.elapsed() < SOON, "{calls} calls of {waiters}");
+        tokio::task::yield_now().await;
+        calls += ward.store.calls();
+    }
+    tokio::task::yield_now().await;
+}
+
+#[tokio::test]
+async fn a_completion_wakes_everyone_in_line_once_and_costs_no_further_call() {
+    let ward = Ward::plain();
+    let permit = ward.permit(1).await;
+    ward.store.calls();
+    let waiters = line(&ward, 50);
+    all_wait(&ward, 50).await;
+    assert!(permit.settle(answered(&ward.terms, 201, 9)).await.is_ok());
+    for waiter in waiters {
+        let (asked, admitted) = soon(waiter).await;
+        assert!(matches!(admitted, Admitted::Duplicate(Duplicate::Completed(_))));
+        assert_eq!(asked, 2, "before the wait and after it");
+    }
+    assert_eq!(ward.store.calls(), 1, "the outcome's own; the waiters found it in the cache");
+}
+
+#[tokio::test]
+async fn a_release_wakes_the_line_and_exactly_one_goes_on() {
+    let ward = Ward::plain();
+    let permit = ward.permit(1).await;
+    ward.store.calls();
+    let waiters = line(&ward, 50);
+    all_wait(&ward, 50).await;
+    assert!(matches!(permit.settle(answered(&ward.terms, 500, 0)).await, Ok(Settled::Released)));
+    all_wait(&ward, 51).await;
+    let (gone_on, waiting): (Vec<_>, Vec<_>) = waiters.into_iter().partition(JoinHandle::is_finished);
+    assert_eq!((gone_on.len(), waiting.len()), (1, 49));
+    for waiter in gone_on {
+        let (_, Admitted::Proceed(permit)) = soon(waiter).await else { panic!("told without an outcome") };
+        assert_eq!(permit.number(), 1);
+        assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
+    }
+    for waiter in waiting {
+        assert!(matches!(soon(waiter).await, (3, Admitted::Duplicate(Duplicate::Completed(_)))));
+    }
+}

@@ -1,0 +1,139 @@
+//! Gateways without doors: arbiters over one store, on a clock that is moved by hand.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use oncegate::arbiter::{Admitted, Arbiter, Lines, Permit, ReplayCache, Shared, Terms, Unconfirmed};
+use oncegate::clock::Clock;
+use oncegate::machine::{
+    Answer, Arrival, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Recorded,
+    Time,
+};
+use oncegate::store::StoreError;
+use oncegate::store::filter::{Filter, Settings};
+use oncegate::telemetry::Metrics;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::watched::Watched;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
+/// Short: an outcome can end while the local cache still trusts what it has.
+pub(crate) const RETENTION: Duration = Duration::from_secs(90);
+pub(crate) const NAMESPACE: NamespaceTag = NamespaceTag(7);
+pub(crate) const CACHE: usize = 1 << 20;
+
+/// A store and the gateways that share it.
+pub(crate) struct Ward {
+    pub(crate) clock: Clock,
+    pub(crate) store: Arc<Watched>,
+    pub(crate) gateways: Vec<Arc<Arbiter>>,
+    pub(crate) terms: Terms,
+}
+
+impl Ward {
+    pub(crate) fn new(gateways: usize, in_doubt: InDoubt, cache: usize) -> Self {
+        let clock = Clock::manual(Time(1_000_000));
+        clock.calibrate(Time(1_000_000), Duration::ZERO);
+        let store = Arc::new(Watched::new(clock.clone()));
+        let gateway = || Arc::new(Arbiter::new(Arc::clone(&store) as _, shared(&clock, cache)));
+        let gateways = std::iter::repeat_with(gateway).take(gateways).collect();
+        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route: 0 } }
+    }
+
+    /// One gateway with everything at its usual.
+    pub(crate) fn plain() -> Self {
+        Self::new(1, InDoubt::Hold, CACHE)
+    }
+
+    pub(crate) fn arbiter(&self) -> &Arc<Arbiter> {
+        &self.gateways[0]
+    }
+
+    pub(crate) async fn admit(&self, key: u8) -> Result<Admitted, StoreError> {
+        self.arbiter().admit(&arrival(key, 0), &self.terms).await
+    }
+
+    /// The permit of a request that may act.
+    pub(crate) async fn permit(&self, key: u8) -> Permit {
+        match self.admit(key).await.unwrap() {
+            Admitted::Proceed(permit) => permit,
+            Admitted::Duplicate(duplicate) => panic!("{duplicate:?}"),
+        }
+    }
+
+    /// What a request that may not act is told.
+    pub(crate) async fn duplicate(&self, key: u8) -> Duplicate {
+        match self.admit(key).await.unwrap() {
+            Admitted::Proceed(permit) => panic!("attempt {} may run", permit.number()),
+            Admitted::Duplicate(duplicate) => duplicate,
+        }
+    }
+
+    /// Waits until what outlives its request has ended.
+    pub(crate) async fn settled(&self) {
+        for gateway in &self.gateways {
+            let tasks = &gateway.shared().tasks;
+            tasks.close();
+            tasks.wait().await;
+            tasks.reopen();
+        }
+    }
+
+    /// The value of one series of the first gateway.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let page = self.arbiter().shared().metrics.render();
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+}
+
+fn shared(clock: &Clock, cache: usize) -> Arc<Shared> {
+    let filter = Settings { capacity: 1_000, false_positive_rate: 0.001, lifetime: RETENTION * 72 };
+    Arc::new(Shared {
+        clock: clock.clone(),
+        metrics: Arc::new(Metrics::new(&["orders".to_owned()], &[]).unwrap()),
+        filter: Filter::new(filter, clock.clone()).unwrap(),
+        cache: ReplayCache::new(cache),
+        lines: Lines::new(10_000),
+        unconfirmed: Unconfirmed::default(),
+        tasks: TaskTracker::new(),
+        give_up: CancellationToken::new(),
+    })
+}
+
+fn policy(in_doubt: InDoubt) -> Policy {
+    Policy {
+        lease: LEASE,
+        attempt_timeout: Duration::from_mins(5),
+        retention: RETENTION,
+        doubt_retention: RETENTION * 2,
+        in_doubt,
+        compare: true,
+        outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
+    }
+}
+
+/// The namespaces that a sweep looks after.
+pub(crate) fn namespaces() -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route: 0, doubt_retention: RETENTION * 2 })])
+}
+
+pub(crate) fn id(key: u8) -> OperationId {
+    // The filter and the lines choose their shard by the first byte.
+    OperationId([key; 32])
+}
+
+/// A request under a key; requests of another look are changed ones.
+pub(crate) fn arrival(key: u8, look: u8) -> Arrival {
+    Arrival::new(id(key), NAMESPACE, Print([look; 16]), 1, None, move || Print([look; 16]))
+}
+
+/// The upstream's answer, as the outcome table judges it.
+pub(crate) fn answered(terms: &Terms, status: u16, mark: u8) -> Ending {
+    let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
+    let judgement = terms.policy.outcomes.judge(status, false);
+    Ending::Answered { judgement, status, answer: Answer::Recorded(recorded) }
+}

@@ -1,0 +1,121 @@
+//! A store that counts the calls it gets and fails as told, around one that does neither.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use oncegate::clock::Clock;
+use oncegate::machine::{Expect, Fence, OperationId, Record, Time};
+use oncegate::store::memory::MemoryStore;
+use oncegate::store::{Cursor, Page, Reply, Store, StoreError, Written};
+
+/// What happens to a write or a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is carried out, and the reply is lost.
+    ReplyLost,
+    /// It is not carried out.
+    Refused,
+    /// It is carried out, and the reply never comes.
+    Hangs,
+    /// It is not carried out yet: it arrives when the test says so.
+    Late,
+    /// Nothing.
+    None,
+}
+
+pub(crate) struct Watched {
+    store: MemoryStore,
+    calls: AtomicUsize,
+    faults: Mutex<VecDeque<Fault>>,
+    late: Mutex<Vec<(OperationId, Expect, Record)>>,
+}
+
+impl Watched {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            store: MemoryStore::new(clock),
+            calls: AtomicUsize::new(0),
+            faults: Mutex::default(),
+            late: Mutex::default(),
+        }
+    }
+
+    /// The next writes and removals meet these faults; those after them go well.
+    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.faults.lock().unwrap().extend(faults);
+    }
+
+    /// How many calls there were since the last time of asking.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::SeqCst)
+    }
+
+    /// What is stored, without being counted.
+    pub(crate) async fn look(&self, id: &OperationId) -> Option<Record> {
+        self.store.load(id).await.unwrap()
+    }
+
+    /// What was late arrives.
+    pub(crate) async fn arrive(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        for (id, expect, record) in late {
+            self.store.write(&id, expect, &record).await.unwrap();
+        }
+    }
+
+    fn called(&self) -> Fault {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.faults.lock().unwrap().pop_front().unwrap_or(Fault::None)
+    }
+}
+
+/// A call that meets a fault.
+fn faulty<'a, T: Send + 'a>(fault: Fault, call: Reply<'a, T>) -> Reply<'a, T> {
+    Box::pin(async move {
+        let lost = || Err(StoreError::Unavailable("told to fail".to_owned()));
+        match fault {
+            Fault::None => call.await,
+            Fault::Refused | Fault::Late => lost(),
+            Fault::ReplyLost => {
+                call.await?;
+                lost()
+            }
+            Fault::Hangs => {
+                call.await?;
+                std::future::pending().await
+            }
+        }
+    })
+}
+
+impl Store for Watched {
+    fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.store.load(id)
+    }
+
+    fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
+        let fault = self.called();
+        if fault == Fault::Late {
+            self.late.lock().unwrap().push((*id, expect, record.clone()));
+        }
+        faulty(fault, self.store.write(id, expect, record))
+    }
+
+    fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
+        faulty(self.called(), self.store.remove(id, fence))
+    }
+
+    fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
+        self.store.list(from, limit)
+    }
+
+    fn time(&self) -> Reply<'_, Time> {
+        self.store.time()
+    }
+
+    fn probe(&self) -> Reply<'_, ()> {
+        self.store.probe()
+    }
+}
