@@ -1,9 +1,11 @@
 //! Claims whose reply was lost. Nothing was sent for them, so each is withdrawn as soon as the store answers, and
 //! recognised if a request meets it before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use futures_util::future::try_join_all;
 
 use super::Arbiter;
 use super::permit::{Step, settle_once};
@@ -14,12 +16,22 @@ use crate::store::StoreError;
 const GRACE: Duration = Duration::from_mins(1);
 /// Claims remembered at most. One that finds no place lapses with its lease instead, which is safe and slower.
 const MOST: usize = 65_536;
-/// Claims withdrawn in one step.
-const BATCH: usize = 256;
+/// Claims looked at in one step, all at once: after a long outage there are thousands, and each may block its key.
+const BATCH: usize = 1_024;
 
 /// Claims that may or may not be in the store.
 #[derive(Default)]
-pub struct Unconfirmed(Mutex<HashMap<(OperationId, AttemptId), Claim>>);
+pub struct Unconfirmed(Mutex<Claims>);
+
+#[derive(Default)]
+struct Claims {
+    by_name: HashMap<Name, Claim>,
+    /// Whose turn is next. New ones come first; those that were not found stand at the back, so that they never hold up
+    /// the others.
+    turns: VecDeque<Name>,
+}
+
+type Name = (OperationId, AttemptId);
 
 #[derive(Clone)]
 struct Claim {
@@ -54,19 +66,34 @@ impl Drop for Pending<'_> {
             return;
         }
         let shared = self.arbiter.shared();
-        let mut claims = shared.unconfirmed.lock();
-        if claims.len() < MOST {
-            let since = shared.clock.now();
-            let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since };
-            claims.insert((self.id, self.record.fence.attempt), claim);
+        let since = shared.clock.now();
+        let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since };
+        shared.unconfirmed.lock().insert((self.id, self.record.fence.attempt), claim);
+    }
+}
+
+impl Claims {
+    fn insert(&mut self, name: Name, claim: Claim) {
+        // A second claim of the same name takes the first one's place and turn.
+        if self.by_name.len() < MOST && self.by_name.insert(name, claim).is_none() {
+            self.turns.push_front(name);
         }
+    }
+
+    /// Those whose turn it is; each goes to the back.
+    fn next(&mut self) -> Vec<(Name, Claim)> {
+        let due: Vec<_> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
+        let known = due.into_iter().filter_map(|name| Some((name, self.by_name.get(&name)?.clone())));
+        let batch: Vec<_> = known.collect();
+        self.turns.extend(batch.iter().map(|(name, _)| *name));
+        batch
     }
 }
 
 impl Unconfirmed {
     /// How many claims are remembered.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().by_name.len()
     }
 
     /// Whether none is remembered.
@@ -79,11 +106,18 @@ impl Unconfirmed {
     /// # Errors
     /// When the store still does not answer: the claims stay remembered.
     pub async fn withdraw(&self, arbiter: &Arbiter) -> Result<(), StoreError> {
-        let batch: Vec<_> = self.lock().iter().take(BATCH).map(|(name, claim)| (*name, claim.clone())).collect();
-        for ((id, attempt), claim) in batch {
-            if self.withdraw_one(arbiter, &id, attempt, &claim).await? {
-                self.lock().remove(&(id, attempt));
-            }
+        let batch = self.lock().next();
+        // The first alone: a store that is still away costs one call.
+        let (first, others) = batch.split_at(batch.len().min(1));
+        for claims in [first, others] {
+            try_join_all(claims.iter().map(|(name, claim)| self.withdraw_remembered(arbiter, name, claim))).await?;
+        }
+        Ok(())
+    }
+
+    async fn withdraw_remembered(&self, arbiter: &Arbiter, name: &Name, claim: &Claim) -> Result<(), StoreError> {
+        if self.withdraw_one(arbiter, &name.0, name.1, claim).await? {
+            self.lock().by_name.remove(name);
         }
         Ok(())
     }
@@ -97,7 +131,7 @@ impl Unconfirmed {
         met: &Record,
     ) -> Result<bool, StoreError> {
         let name = (*id, met.fence.attempt);
-        let Some(claim) = self.lock().get(&name).cloned() else { return Ok(false) };
+        let Some(claim) = self.lock().by_name.get(&name).cloned() else { return Ok(false) };
         self.withdraw_one(arbiter, id, met.fence.attempt, &claim).await?;
         Ok(true)
     }
@@ -128,7 +162,7 @@ impl Unconfirmed {
         Ok(false)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(OperationId, AttemptId), Claim>> {
+    fn lock(&self) -> MutexGuard<'_, Claims> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
