@@ -125,10 +125,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let Some(slot) = self.shared.slots.take(1) else {
-            // Nothing was sent: the key is free again. A store that does not take this keeps it until it does.
-            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-                self.arbiter.shared().tasks.spawn(unsettled.persist());
-            }
+            self.free(permit).await;
             return Err(Problem::Overloaded("requests under way"));
         };
         tally.if_left(Verdict::Executed);
@@ -154,6 +151,21 @@ impl Gateway {
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => Err(Problem::UpstreamFailed("The attempt ended unexpectedly.".to_owned())),
             Err(_elapsed) => Err(Problem::UpstreamTimeout),
+        }
+    }
+
+    /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
+    /// own settles: were it dropped with a client that leaves now, the permit would mean doubt.
+    async fn free(&self, permit: Permit) {
+        let tasks = self.arbiter.shared().tasks.clone();
+        let persisting = tasks.clone();
+        let settling = tasks.spawn(async move {
+            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
+                persisting.spawn(unsettled.persist());
+            }
+        });
+        if let Err(error) = settling.await {
+            tracing::error!(%error, "a key was not freed");
         }
     }
 
