@@ -123,9 +123,11 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port that nobody listens on just now.
+/// A port that nobody listens on just now, below those that the system gives to outgoing connections: one of these
+/// could take it while its server is away.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let mut choices = std::iter::repeat_with(|| rand::random_range(10_000..32_000));
+    choices.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 /// The process once it can be reached; none when it ended instead.
