@@ -87,10 +87,10 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
     };
     let doorway = parts.doorway();
     for listener in clients {
-        let store = parts.store.for_worker()?;
+        let store = parts.store.for_worker();
         running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
     }
-    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker()?, operators))?;
+    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker(), operators))?;
     tracing::info!(address = %running.address, admin = running.admin.map(tracing::field::display), "listening");
     Ok(running)
 }
@@ -215,7 +215,7 @@ fn metrics(settings: &Settings) -> Result<Metrics, prometheus::Error> {
 
 fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {
     let store = store::open(&settings.store, clock)?;
-    match runtime().map_err(StartError::Thread)?.block_on(store.refusal())? {
+    match runtime().map_err(StartError::Thread)?.block_on(store.refusal()) {
         Some(reason) => Err(StartError::Refused(reason)),
         None => Ok(store),
     }

@@ -1,11 +1,10 @@
 //! From settings to a store that each worker can use.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::embedded::{self, EmbeddedStore};
 use super::memory::MemoryStore;
-use super::redis::{self, BadUrl, RedisStore};
+use super::redis::{BadUrl, RedisStore};
 use super::{Kind, Settings, Store, StoreError};
 use crate::clock::Clock;
 
@@ -29,13 +28,8 @@ pub struct Opened(Lines);
 enum Lines {
     Memory(Arc<MemoryStore>),
     Embedded(Arc<EmbeddedStore>),
-    /// Each line belongs to the runtime that uses it; the watch is the background's.
-    Redis {
-        watch: Box<RedisStore>,
-        settings: redis::Settings,
-        timeout: Duration,
-        clock: Clock,
-    },
+    /// The background's own line; each worker has a sibling, because a line belongs to the runtime that uses it.
+    Redis(Box<RedisStore>),
 }
 
 /// Opens the store.
@@ -47,43 +41,29 @@ pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
     Ok(Opened(match &settings.kind {
         Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock.clone()))),
         Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock.clone())?)),
-        Kind::Redis(redis) => Lines::Redis {
-            watch: Box::new(RedisStore::new(redis, timeout, clock.clone())?),
-            settings: redis.clone(),
-            timeout,
-            clock: clock.clone(),
-        },
+        Kind::Redis(redis) => Lines::Redis(Box::new(RedisStore::new(redis, timeout, clock.clone())?)),
     }))
 }
 
 impl Opened {
     /// A worker's way to the store.
-    ///
-    /// # Errors
-    /// Never, once [`open`] has succeeded with the same settings.
-    pub fn for_worker(&self) -> Result<Arc<dyn Store>, OpenError> {
+    pub fn for_worker(&self) -> Arc<dyn Store> {
         match &self.0 {
-            Lines::Memory(store) => Ok(Arc::clone(store) as Arc<dyn Store>),
-            Lines::Embedded(store) => Ok(Arc::clone(store) as Arc<dyn Store>),
-            Lines::Redis { settings, timeout, clock, .. } => {
-                Ok(Arc::new(RedisStore::new(settings, *timeout, clock.clone())?))
-            }
+            Lines::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+            Lines::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
+            Lines::Redis(line) => Arc::new(line.sibling()),
         }
     }
 
     /// Why the store must not be used, if it says so already. One that does not answer yet is refused by its workers'
     /// lines later, call by call.
-    ///
-    /// # Errors
-    /// As [`for_worker`](Self::for_worker).
-    pub async fn refusal(&self) -> Result<Option<String>, OpenError> {
-        let Lines::Redis { settings, timeout, clock, .. } = &self.0 else { return Ok(None) };
-        let line = RedisStore::new(settings, *timeout, clock.clone())?;
-        match line.check().await {
-            Ok(report) => Ok(report.refusal),
+    pub async fn refusal(&self) -> Option<String> {
+        let Lines::Redis(line) = &self.0 else { return None };
+        match line.sibling().check().await {
+            Ok(report) => report.refusal,
             Err(error) => {
                 tracing::warn!(%error, "started without its store: guarded routes answer 503 until it is there");
-                Ok(None)
+                None
             }
         }
     }
@@ -103,7 +83,7 @@ impl Opened {
                 store.reclaim().await?;
                 Ok(false)
             }
-            Lines::Redis { watch, .. } => watch.check().await.map(|report| report.may_evict),
+            Lines::Redis(line) => line.check().await.map(|report| report.may_evict),
         }
     }
 }

@@ -6,6 +6,7 @@ mod link;
 mod server;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -83,8 +84,8 @@ pub struct RedisStore {
     key_prefix: Vec<u8>,
     command_timeout: Duration,
     clock: Clock,
-    write: redis::Script,
-    remove: redis::Script,
+    write: Arc<redis::Script>,
+    remove: Arc<redis::Script>,
 }
 
 impl RedisStore {
@@ -99,9 +100,22 @@ impl RedisStore {
             key_prefix: format!("{}:", settings.key_prefix).into_bytes(),
             command_timeout,
             clock,
-            write: redis::Script::new(WRITE),
-            remove: redis::Script::new(REMOVE),
+            write: Arc::new(redis::Script::new(WRITE)),
+            remove: Arc::new(redis::Script::new(REMOVE)),
         })
+    }
+
+    /// The same store over a connection of its own, for another runtime.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        Self {
+            link: self.link.sibling(),
+            key_prefix: self.key_prefix.clone(),
+            command_timeout: self.command_timeout,
+            clock: self.clock.clone(),
+            write: Arc::clone(&self.write),
+            remove: Arc::clone(&self.remove),
+        }
     }
 
     /// Asks the server what it is and whether it may evict records, and calibrates the clock. For the start (refuse to

@@ -1,6 +1,7 @@
 //! The connection: made when needed, looked over before its first use, given up when it breaks or falls silent.
 //! It carries commands and replies and knows nothing of records.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ struct Dial {
     allow_eviction: bool,
     timeout: Duration,
     clock: Clock,
+    /// Whether a line has found the server fit before. A policy that changes while the gateway runs is counted and
+    /// logged; refusing it then would stop the lines that happen to connect anew, and no others.
+    accepted: AtomicBool,
 }
 
 /// The present connection, or the attempt to make it. The number tells it from the ones before.
@@ -57,8 +61,14 @@ impl Link {
             allow_eviction: settings.allow_eviction,
             timeout: command_timeout.max(CONNECT_AT_LEAST),
             clock,
+            accepted: AtomicBool::new(false),
         };
         Ok(Self { dial: Arc::new(dial), slot: Mutex::default() })
+    }
+
+    /// Another line to the same server.
+    pub(super) fn sibling(&self) -> Self {
+        Self { dial: Arc::clone(&self.dial), slot: Mutex::default() }
     }
 
     /// Sends a command and returns the reply, which may be an error of the server's. A connection that turns out to be
@@ -166,7 +176,12 @@ impl Dial {
             .set_pipeline_buffer_size(QUEUE);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = opened.map_err(|error| translate(&error))?;
-        let report = server::ask(&mut connection, self.allow_eviction, &self.clock).await;
-        Ok(Live { connection, report: report.map_err(|error| translate(&error))? })
+        let allow_eviction = self.allow_eviction || self.accepted.load(Ordering::Relaxed);
+        let report = server::ask(&mut connection, allow_eviction, &self.clock).await;
+        let report = report.map_err(|error| translate(&error))?;
+        if report.refusal.is_none() {
+            self.accepted.store(true, Ordering::Relaxed);
+        }
+        Ok(Live { connection, report })
     }
 }
