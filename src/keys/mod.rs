@@ -52,16 +52,9 @@ pub struct Request {
 #[derive(Debug)]
 pub enum Named {
     /// It names an operation.
-    Operation(Identity),
+    Operation(Arrival),
     /// It has no key, and the route lets such requests pass.
     Unkeyed,
-}
-
-/// An arrival, and what the gateway needs to know of its key.
-#[derive(Debug)]
-pub struct Identity {
-    /// The request as the rules see it.
-    pub arrival: Arrival,
 }
 
 /// Why a request names no operation.
@@ -113,8 +106,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     };
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
-    let arrival = Arrival::new(key.operation, namespace, raw, settings_word, credentials, canonical);
-    Ok(Named::Operation(Identity { arrival }))
+    Ok(Named::Operation(Arrival::new(key.operation, namespace, raw, settings_word, credentials, canonical)))
 }
 
 /// Says which namespace a record belongs to.
@@ -228,7 +220,7 @@ mod tests {
 
     fn arrival(settings: &Settings, request: Request) -> Result<Arrival, Refusal> {
         match identify(settings, request)? {
-            Named::Operation(identity) => Ok(identity.arrival),
+            Named::Operation(arrival) => Ok(arrival),
             Named::Unkeyed => Err(Refusal::KeyMissing("passed".to_owned())),
         }
     }

@@ -86,14 +86,10 @@ pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &H
 
 /// A scope's own parts, in order, with `all` taken apart.
 fn leaves(scope: &Scope) -> Vec<&Scope> {
-    let (mut open, mut leaves) = (vec![scope], Vec::new());
-    while let Some(scope) = open.pop() {
-        match scope {
-            Scope::All(parts) => open.extend(parts.iter().rev()),
-            leaf => leaves.push(leaf),
-        }
+    match scope {
+        Scope::All(parts) => parts.iter().flat_map(leaves).collect(),
+        leaf => vec![leaf],
     }
-    leaves
 }
 
 fn header_value(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, Refusal> {
