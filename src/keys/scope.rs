@@ -63,10 +63,9 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
     })
 }
 
-/// Digest of what a replay must show again. None when nothing is required or the scope itself proves the caller.
+/// Digest of what a replay must show again; none when nothing is required.
 pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Print> {
-    let proven = leaves(&settings.scope).iter().any(|leaf| matches!(leaf, Scope::TrustedHeader(_)));
-    if proven || settings.require_same.is_empty() {
+    if settings.require_same.is_empty() {
         return None;
     }
     let mut frame = Frame::new("oncegate credentials 1");
