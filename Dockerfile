@@ -9,7 +9,6 @@ FROM rust:1.95-bookworm AS build
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY src ./src
-COPY config ./config
 COPY benches ./benches
 RUN cargo build --release --locked --bin oncegate
 

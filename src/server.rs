@@ -32,6 +32,8 @@ pub struct Settings {
 
 /// Connections waiting to be accepted, per listener.
 const BACKLOG: i32 = 1024;
+/// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
+const HEAD_LIMIT: usize = 64 * 1024;
 /// Pause after a failed accept: file descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection over the limit is kept for its answer.
@@ -173,6 +175,7 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(doorway.header_timeout)
+        .max_header_size(HEAD_LIMIT)
         .preserve_header_case(true)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);

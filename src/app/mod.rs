@@ -52,7 +52,6 @@ pub enum StartError {
 /// A gateway that runs.
 pub struct Running {
     address: SocketAddr,
-    admin: Option<SocketAddr>,
     stop: CancellationToken,
     threads: Vec<JoinHandle<()>>,
 }
@@ -79,9 +78,9 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
     let clients =
         server::bind(server.listen, server.workers).map_err(|error| StartError::Listen(server.listen, error))?;
     let operators = parts.settings.admin.listen.map(house::bind).transpose()?;
+    let admin = operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?;
     let mut running = Running {
         address: clients[0].local_addr().map_err(StartError::Thread)?,
-        admin: operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?,
         stop: parts.stop.clone(),
         threads: Vec::new(),
     };
@@ -91,7 +90,7 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
         running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
     }
     running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker(), operators))?;
-    tracing::info!(address = %running.address, admin = running.admin.map(tracing::field::display), "listening");
+    tracing::info!(address = %running.address, admin = admin.map(tracing::field::display), "listening");
     Ok(running)
 }
 
@@ -135,11 +134,6 @@ impl Running {
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// Where operators connect.
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin
     }
 
     /// Stops in order: takes no new connections, finishes and records what is under way, within `drain_timeout`.

@@ -12,6 +12,7 @@ use super::route::{Idempotency, KeySource, Route, Scope};
 use super::values::{not_empty, size_text, span_text};
 use crate::keys::{FingerprintSettings, Source};
 use crate::machine::Policy;
+use crate::upstream::headers;
 use crate::{gateway, keys};
 
 /// Doubt is remembered at least this long unless the route says otherwise.
@@ -110,17 +111,11 @@ fn key_source(at: &At<KeySource>, inside: bool, report: &mut Report) -> Option<S
 
 /// Headers of the connection, and those that this gateway sets itself, name nothing of the client's.
 fn checked(name: &HeaderName, place: &Place, report: &mut Report) -> Option<HeaderName> {
-    let own = name.as_str().starts_with("oncegate-");
-    if own || is_hop_by_hop(name) {
+    if headers::is_reserved(name) {
         report.fault(place, format!("`{name}` cannot be used here: it belongs to the connection or to this gateway"));
         return None;
     }
     Some(name.clone())
-}
-
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    let names = ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
-    names.contains(&name.as_str()) || name.as_str().starts_with("proxy-auth")
 }
 
 fn scope(at: &At<Scope>, report: &mut Report) -> Option<keys::Scope> {

@@ -271,7 +271,7 @@ fn host_name(text: &str) -> Result<String, String> {
     let is_address = bare.is_some_and(|bare| bare.parse::<std::net::Ipv6Addr>().is_ok());
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if is_address || ((1..=253).contains(&text.len()) && text.chars().all(fits)) {
-        Ok(text.to_ascii_lowercase())
+        Ok(text.trim_end_matches('.').to_ascii_lowercase())
     } else {
         Err(format!("`{text}` is no host name: write it without scheme, port and path"))
     }

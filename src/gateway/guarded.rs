@@ -61,7 +61,7 @@ impl Gateway {
             Err(Unread { problem, .. }) => return Err(problem),
         };
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
-            Ok(Named::Operation(identity)) => identity.arrival,
+            Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
             Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
             Err(refusal) => return Err(refusal.into()),

@@ -5,41 +5,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of things that may be held at once, shared by all workers.
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<AtomicUsize>);
+pub(super) struct Budget(Arc<AtomicUsize>);
 
 /// What one holder has taken; given back when dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub(super) struct Hold {
     budget: Budget,
     taken: usize,
 }
 
 impl Budget {
     /// A budget of this size.
-    pub fn new(size: usize) -> Self {
+    pub(super) fn new(size: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(size)))
     }
 
     /// Takes `amount`, if there is that much.
-    pub fn take(&self, amount: usize) -> Option<Hold> {
+    pub(super) fn take(&self, amount: usize) -> Option<Hold> {
         let mut hold = self.hold();
         hold.grow(amount).then_some(hold)
     }
 
     /// Takes nothing yet.
-    pub fn hold(&self) -> Hold {
+    pub(super) fn hold(&self) -> Hold {
         Hold { budget: self.clone(), taken: 0 }
-    }
-
-    /// What is left.
-    pub fn left(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Hold {
     /// Takes `amount` more, if there is that much.
-    pub fn grow(&mut self, amount: usize) -> bool {
+    pub(super) fn grow(&mut self, amount: usize) -> bool {
         let taken = self.budget.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount));
         if taken.is_ok() {
             self.taken += amount;
@@ -66,6 +61,6 @@ mod tests {
         assert!(!hold.grow(1));
         assert!(budget.take(1).is_none());
         drop(hold);
-        assert_eq!(budget.left(), 10);
+        assert!(budget.take(10).is_some());
     }
 }

@@ -16,7 +16,6 @@ mod tally;
 mod target;
 
 pub use body::{Body, BoxError};
-pub use limits::{Budget, Hold};
 pub use pattern::{Pattern, PatternError};
 pub use problem::Problem;
 pub use routes::Routes;
@@ -33,6 +32,7 @@ use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
 use crate::upstream::{Outgoing, Upstream, headers};
+use limits::Budget;
 use tally::Tally;
 
 /// What the gateways of all workers share.

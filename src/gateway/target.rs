@@ -18,7 +18,7 @@ pub fn is_forwarded(method: &Method) -> bool {
 pub struct Target {
     /// Host and port as sent.
     pub authority: String,
-    /// The host alone, in lower case.
+    /// The host alone, in lower case and without the dot that ends a whole name.
     pub host: String,
     /// The path in normal form.
     pub path: String,
@@ -40,7 +40,8 @@ impl Target {
         let path = path::normalize(head.uri.path())
             .map_err(|error| Problem::BadRequest(format!("The path cannot be read: {error}.")))?
             .into();
-        let host = host_of(&authority).to_ascii_lowercase();
+        // `api.example.` names the same server: no spelling may lead round a guard.
+        let host = host_of(&authority).trim_end_matches('.').to_ascii_lowercase();
         Ok(Self { authority, host, path })
     }
 
@@ -105,6 +106,7 @@ mod tests {
     fn one_host_names_the_target() {
         let target = of("/a//b/", &["API.example:8080"]).unwrap();
         assert_eq!((target.host.as_str(), target.path.as_str()), ("api.example", "/a/b"));
+        assert_eq!(of("/", &["api.example.:80"]).unwrap().host, "api.example");
         assert_eq!(of("/", &["[::1]:80"]).unwrap().host, "[::1]");
         assert_eq!(of("/", &["[::1]"]).unwrap().host, "[::1]");
         assert!(of("http://api.example/", &["api.example"]).is_ok());

@@ -1,4 +1,4 @@
-//! The fingerprint, version 1: what makes two requests equal. It hashes; it never changes what is forwarded.
+//! The fingerprint: what makes two requests equal. It hashes; it never changes what is forwarded.
 
 use http::header::CONTENT_TYPE;
 
@@ -6,7 +6,7 @@ use super::content::{self, Content};
 use super::frame::{Frame, Hash, print, word};
 use super::json::{self, Fault, Scan};
 use super::{FingerprintSettings, Request, multipart, query, scope};
-use crate::machine::Print;
+use crate::machine::{FINGERPRINT_VERSION, Print};
 
 /// In which form a body entered the canonical fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub(super) struct Canonical {
 
 /// Digest of the request as sent, but for the header fields that do not count.
 pub(super) fn raw(request: &Request, settings: &FingerprintSettings) -> Print {
-    let mut frame = Frame::new("oncegate raw request 1");
+    let mut frame = Frame::new("oncegate raw request");
+    frame.part([FINGERPRINT_VERSION]);
     frame.part(request.method.as_str());
     frame.part(&request.authority);
     frame.part(&request.raw_path);
@@ -49,7 +50,8 @@ pub(super) fn canonical(
     settings: &FingerprintSettings,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> Canonical {
-    let mut frame = Frame::new("oncegate request 1");
+    let mut frame = Frame::new("oncegate request");
+    frame.part([FINGERPRINT_VERSION]);
     frame.part(request.method.as_str());
     frame.part(request.authority.to_ascii_lowercase());
     frame.part(&request.path);

@@ -7,6 +7,9 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// How many characters a key may have at most, decoded.
 pub(super) const MAX_KEY: usize = 255;
 
+/// How many parameters are read: each name is held against those before it. Real values have two or three.
+const MAX_PARAMETERS: usize = 16;
+
 /// What became of looking for a field that may stand on one line only.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
@@ -95,7 +98,8 @@ pub(super) struct Parameterized {
 }
 
 impl Parameterized {
-    /// Reads `essence; name=value; name="value"`. None when malformed or when a name comes twice.
+    /// Reads `essence; name=value; name="value"`. None when malformed, when a name comes twice,
+    /// or when there are too many.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let (essence, mut rest) = cut(value, b';');
         let mut parsed = Self { essence: essence.trim_ascii().to_ascii_lowercase(), parameters: Vec::new() };
@@ -107,7 +111,8 @@ impl Parameterized {
             let (name, after) = cut(text, b'=');
             let (value, next) = parameter_value(after?)?;
             let name = name.trim_ascii().to_ascii_lowercase();
-            if name.is_empty() || parsed.get(&name).is_some() {
+            let full = parsed.parameters.len() == MAX_PARAMETERS;
+            if full || name.is_empty() || parsed.get(&name).is_some() {
                 return None;
             }
             parsed.parameters.push((name, value.to_vec()));
@@ -241,5 +246,8 @@ mod tests {
         for value in ["a; b", "a; b=\"c", "a; b=\"c\"d", "a; b=1; B=2", "a; =1"] {
             assert_eq!(Parameterized::read(value.as_bytes()), None, "{value}");
         }
+        let with = |count: usize| (0..count).fold("a".to_owned(), |value, number| format!("{value}; p{number}=1"));
+        assert!(Parameterized::read(with(MAX_PARAMETERS).as_bytes()).is_some());
+        assert_eq!(Parameterized::read(with(MAX_PARAMETERS + 1).as_bytes()), None);
     }
 }

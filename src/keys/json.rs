@@ -122,7 +122,7 @@ impl Scanner<'_> {
                 if self.take(b'}') {
                     break;
                 }
-                self.expect(b',')?;
+                self.demand(b',')?;
             }
         }
         self.sort_members(open, first);
@@ -138,7 +138,7 @@ impl Scanner<'_> {
         }
         self.string()?;
         let name_end = self.out.len();
-        self.expect(b':')?;
+        self.demand(b':')?;
         self.out.push(b':');
         let name = Step::Member(&self.out[start..name_end]);
         self.watches.iter_mut().for_each(|watch| watch.enter(depth, name));
@@ -165,7 +165,7 @@ impl Scanner<'_> {
                 if self.take(b']') {
                     break;
                 }
-                self.expect(b',')?;
+                self.demand(b',')?;
             }
         }
         self.out.push(b']');
@@ -306,7 +306,7 @@ impl Scanner<'_> {
         here
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+    fn demand(&mut self, byte: u8) -> Result<(), Fault> {
         if self.take(byte) { Ok(()) } else { Err(Fault::Invalid) }
     }
 }

@@ -121,7 +121,8 @@ fn push_normal(path: &mut String, raw: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-fn escaped((high, low): (u8, u8)) -> Option<u8> {
+/// The byte that two hex digits behind a `%` stand for.
+pub(super) fn escaped((high, low): (u8, u8)) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::frame::Frame;
+use super::path::escaped;
 
 /// One pair. Empty pieces between two `&` are no pairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,15 +83,11 @@ fn decode(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
             b'+' => b' ',
-            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
+            b'%' => escaped((bytes.next()?, bytes.next()?))?,
             _ => byte,
         });
     }
     Some(Cow::Owned(decoded))
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]

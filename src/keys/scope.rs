@@ -63,10 +63,9 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
     })
 }
 
-/// Digest of what a replay must show again. None when nothing is required or the scope itself proves the caller.
+/// Digest of what a replay must show again; none when nothing is required.
 pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Print> {
-    let proven = leaves(&settings.scope).iter().any(|leaf| matches!(leaf, Scope::TrustedHeader(_)));
-    if proven || settings.require_same.is_empty() {
+    if settings.require_same.is_empty() {
         return None;
     }
     let mut frame = Frame::new("oncegate credentials 1");
@@ -86,14 +85,10 @@ pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &H
 
 /// A scope's own parts, in order, with `all` taken apart.
 fn leaves(scope: &Scope) -> Vec<&Scope> {
-    let (mut open, mut leaves) = (vec![scope], Vec::new());
-    while let Some(scope) = open.pop() {
-        match scope {
-            Scope::All(parts) => open.extend(parts.iter().rev()),
-            leaf => leaves.push(leaf),
-        }
+    match scope {
+        Scope::All(parts) => parts.iter().flat_map(leaves).collect(),
+        leaf => vec![leaf],
     }
-    leaves
 }
 
 fn header_value(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, Refusal> {

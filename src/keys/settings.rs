@@ -13,7 +13,8 @@ pub struct Settings {
     pub missing: Missing,
     /// Whose key it is.
     pub scope: Scope,
-    /// Headers that a replay must show with the same values as the first request did.
+    /// Headers that a replay must show with the same values as the first request did; none where the scope's proof of the
+    /// caller is enough.
     pub require_same: Vec<HeaderName>,
     /// What belongs to a request's identity.
     pub fingerprint: FingerprintSettings,

@@ -137,14 +137,10 @@ fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
 
 /// A source's own parts, in order, with `all` taken apart.
 fn leaves(source: &Source) -> Vec<&Source> {
-    let (mut open, mut leaves) = (vec![source], Vec::new());
-    while let Some(source) = open.pop() {
-        match source {
-            Source::All(parts) => open.extend(parts.iter().rev()),
-            leaf => leaves.push(leaf),
-        }
+    match source {
+        Source::All(parts) => parts.iter().flat_map(leaves).collect(),
+        leaf => vec![leaf],
     }
-    leaves
 }
 
 fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {

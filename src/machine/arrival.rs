@@ -5,6 +5,9 @@ use std::sync::LazyLock;
 
 use super::{NamespaceTag, OperationId, Print};
 
+/// The version of the rules by which [`Prints`] are made: part of each digest, and kept in each record.
+pub const FINGERPRINT_VERSION: u8 = 1;
+
 /// Digests of a request, kept in the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prints {

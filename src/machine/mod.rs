@@ -15,7 +15,7 @@ mod record;
 mod settle;
 
 pub use admit::{Admission, Duplicate, admit};
-pub use arrival::{Arrival, Prints};
+pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
 pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};

@@ -11,15 +11,14 @@ mod writer;
 
 use bytes::Bytes;
 
-use crate::machine::{Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time};
+use crate::machine::{
+    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time,
+};
 use reader::Reader;
 use writer::Writer;
 
 /// Length of [`fence_prefix`], in bytes.
 pub const FENCE_PREFIX_LEN: usize = 21;
-
-/// The version of the fingerprint rules under which the digests of records are made.
-pub const FINGERPRINT_VERSION: u8 = 1;
 
 const FORMAT_VERSION: u8 = 1;
 

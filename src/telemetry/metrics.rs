@@ -34,10 +34,13 @@ pub struct Metrics {
     log_lines_lost: IntGauge,
 }
 
+/// A histogram that begins when it is first needed: it is many series.
+type LazyHistogram = LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>;
+
 /// The handles of one route.
 pub struct RouteMetrics {
     requests: Vec<IntCounter>,
-    seconds: Vec<LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>>,
+    seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
     duplicates: IntCounter,
     clients_gone: IntCounter,
@@ -67,9 +70,10 @@ impl Metrics {
     pub fn new(routes: &[String], upstreams: &[String]) -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("oncegate".to_owned()), None)?;
         let families = Families::new(&registry)?;
-        let upstream_seconds =
-            histogram_vec(&registry, "upstream_seconds", "Seconds from sending to the answer's head.", "upstream")?;
-        let store_seconds = store_histogram(&registry)?;
+        let histogram = |name, help, label, bounds| histogram_vec(&registry, name, help, &[label], bounds);
+        let from_sending = "Seconds from sending to the answer's head.";
+        let upstream_seconds = histogram("upstream_seconds", from_sending, "upstream", REQUEST_BUCKETS)?;
+        let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
         Ok(Self {
@@ -217,11 +221,10 @@ impl Families {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name, help, labels| counter_vec(registry, name, help, labels);
         let gauge = |name, help| register(registry, IntGaugeVec::new(Opts::new(name, help), &["route"]));
-        let seconds = HistogramOpts::new("request_seconds", "Seconds from a request's head to its answer's head.")
-            .buckets(REQUEST_BUCKETS.to_vec());
+        let from_head = "Seconds from a request's head to its answer's head.";
         Ok(Self {
             requests: counter("requests_total", "Requests by what became of them.", &["route", "verdict"])?,
-            seconds: register(registry, HistogramVec::new(seconds, &["route", "verdict"]))?,
+            seconds: histogram_vec(registry, "request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
@@ -240,7 +243,7 @@ impl Families {
         let by_verdict = |verdict: &Verdict| [name, verdict.label()];
         RouteMetrics {
             requests: Verdict::ALL.iter().map(|v| self.requests.with_label_values(&by_verdict(v))).collect(),
-            // A histogram is many series, and most verdicts never come up: each begins with its first request.
+            // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
@@ -251,10 +254,8 @@ impl Families {
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
         }
     }
-}
 
-impl Families {
-    fn lazy_seconds(&self, name: &str, verdict: Verdict) -> LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>> {
+    fn lazy_seconds(&self, name: &str, verdict: Verdict) -> LazyHistogram {
         let (family, name) = (self.seconds.clone(), name.to_owned());
         LazyLock::new(Box::new(move || family.with_label_values(&[name.as_str(), verdict.label()])))
     }
@@ -278,14 +279,14 @@ fn counter_vec(
     register(registry, IntCounterVec::new(Opts::new(name, help), labels))
 }
 
-fn histogram_vec(registry: &Registry, name: &str, help: &str, label: &str) -> Result<HistogramVec, prometheus::Error> {
-    let options = HistogramOpts::new(name, help).buckets(REQUEST_BUCKETS.to_vec());
-    register(registry, HistogramVec::new(options, &[label]))
-}
-
-fn store_histogram(registry: &Registry) -> Result<HistogramVec, prometheus::Error> {
-    let options = HistogramOpts::new("store_seconds", "Seconds of a store call.").buckets(STORE_BUCKETS.to_vec());
-    register(registry, HistogramVec::new(options, &["op"]))
+fn histogram_vec(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    bounds: &[f64],
+) -> Result<HistogramVec, prometheus::Error> {
+    register(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds.to_vec()), labels))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ fn for_the_wire(mut request: Request<Outgoing>) -> Request<Outgoing> {
         let target = request.uri().path_and_query().cloned();
         *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    let endless = matches!(request.body(), Outgoing::Streaming(body) if body.size_hint().exact().is_none());
+    let endless = request.body().size_hint().exact().is_none();
     let empty = request.body().is_end_stream();
     if endless && !empty {
         // Unasked, hyper would send a GET or HEAD without its body.

@@ -18,7 +18,7 @@ pub use outcome::{BodyError, Failure, NotSent, Reason};
 pub struct Settings {
     /// The name that routes refer to.
     pub name: String,
-    /// `host:port` of each server, with the text of the `Host` header for `host: server`.
+    /// Its servers, which take turns.
     pub servers: Vec<Server>,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,

@@ -128,9 +128,27 @@ fn a_slow_body_and_a_slow_head_end_in_time() {
     silent.write_all(b"POST /orders HTT").unwrap();
     let mut rest = Vec::new();
     // Closed by the gateway, with or without an answer: what counts is that it does not wait for ever.
-    let _ = std::io::Read::read_to_end(&mut silent, &mut rest);
+    let closed = std::io::Read::read_to_end(&mut silent, &mut rest);
+    assert!(closed.is_ok() || closed.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"));
     assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
+fn an_endless_head_is_cut_off() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(200, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    let head = |length: usize| {
+        let start = "GET /plain HTTP/1.1\r\nHost: a\r\nX-Long: ";
+        format!("{start}{}", "x".repeat(length - start.len()))
+    };
+    let mut long = connect(gateway.address).unwrap();
+    long.write_all(format!("{}\r\n\r\n", head(48 << 10)).as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut long).unwrap().status, 200);
+    let mut endless = connect(gateway.address).unwrap();
+    endless.write_all(head(64 << 10).as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut endless).unwrap().status, 431);
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[test]

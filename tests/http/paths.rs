@@ -31,6 +31,20 @@ fn an_escape_that_most_servers_decode_does_not_lead_round_a_guard() {
 }
 
 #[test]
+fn other_spellings_of_a_host_do_not_lead_round_a_guard() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders }", "path: /orders, hosts: [Shop.example] }");
+    let gateway = crate::Gateway::start(&text);
+    for host in ["shop.example", "SHOP.example:80", "shop.example.", "shop.example.:80"] {
+        let request =
+            format!("POST /orders HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let bare = exchange(gateway.address, request.as_bytes()).unwrap();
+        assert_eq!(bare.code().as_deref(), Some("key-missing"), "{host} walks round the guard");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
 fn paths_that_two_parsers_could_read_differently_are_refused() {
     let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
     let gateway = gateway(&upstream, "");

@@ -23,10 +23,12 @@ pub(super) fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 ///
 /// `chunked` says that the message has a `Transfer-Encoding`: a `Content-Length` beside it counts nothing.
 pub(super) fn ends_here(name: &HeaderName, named: &[HeaderName], chunked: bool) -> bool {
-    is_hop_by_hop(name)
-        || named.contains(name)
-        || (chunked && *name == CONTENT_LENGTH)
-        || starts_with(name, "oncegate-")
+    is_reserved(name) || named.contains(name) || (chunked && *name == CONTENT_LENGTH)
+}
+
+/// Whether a field of this name always belongs to one connection, or to the gateway.
+pub fn is_reserved(name: &HeaderName) -> bool {
+    is_hop_by_hop(name) || starts_with(name, "oncegate-")
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+pub use fields::is_reserved;
 pub use replay::replayable;
 
 use crate::machine::OperationId;
