@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -100,10 +100,15 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
 /// # Errors
 /// When it cannot start.
 pub fn serve(settings: Settings, lines_lost: LinesLost) -> Result<(), StartError> {
-    let running = start(settings, lines_lost)?;
     let runtime = runtime().map_err(StartError::Thread)?;
+    // Before the gateway listens: whoever sees it listen may send a signal.
+    let (mut signals, hangups) = {
+        let _inside = runtime.enter();
+        (Signals::new().map_err(StartError::Thread)?, signal(SignalKind::hangup()).map_err(StartError::Thread)?)
+    };
+    let running = start(settings, lines_lost)?;
     let ended = runtime.block_on(async move {
-        let mut signals = Signals::new().map_err(StartError::Thread)?;
+        tokio::spawn(pass_over(hangups));
         signals.next().await;
         tracing::info!("stopping: no new connections, requests under way are finished");
         let stopped = tokio::task::spawn_blocking(move || running.stop());
@@ -118,7 +123,15 @@ pub fn serve(settings: Settings, lines_lost: LinesLost) -> Result<(), StartError
     ended
 }
 
-struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+/// A hangup means "read the configuration again" to many servers. This one reads it at its start only, and must not die of
+/// a terminal that closes.
+async fn pass_over(mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        tracing::warn!("SIGHUP does nothing: a changed configuration needs a restart");
+    }
+}
+
+struct Signals(Signal, Signal);
 
 impl Signals {
     fn new() -> io::Result<Self> {

@@ -2,15 +2,18 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, request};
 
 use super::problem::Problem;
 use crate::keys::{self, path};
 
 /// Whether requests with this method are taken at all: CONNECT asks for a tunnel, and TRACE would show the client what
-/// proxies before us have added.
+/// proxies before us have added. `post` is not `POST`, so it would miss the guard of `POST`; yet some servers take one
+/// for the other.
 pub fn is_forwarded(method: &Method) -> bool {
-    *method != Method::CONNECT && *method != Method::TRACE
+    let standard = !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase());
+    standard && *method != Method::CONNECT && *method != Method::TRACE
 }
 
 /// Where a request wants to go.
@@ -18,7 +21,7 @@ pub fn is_forwarded(method: &Method) -> bool {
 pub struct Target {
     /// Host and port as sent.
     pub authority: String,
-    /// The host alone, in lower case and without the dot that ends a whole name.
+    /// The host alone, in lower case, without the dot that may end a full name.
     pub host: String,
     /// The path in normal form.
     pub path: String,
@@ -36,12 +39,16 @@ impl Target {
         if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
             return Err(Problem::BadRequest("Content-Length and Transfer-Encoding together.".to_owned()));
         }
+        if !is_chunked_alone(&head.headers) {
+            return Err(Problem::BadRequest("The only transfer coding that is taken is `chunked`, once.".to_owned()));
+        }
         let authority = authority(&head.uri, &head.headers)?;
+        let Some(host) = host_of(&authority) else {
+            return Err(Problem::BadRequest("The Host field is no host.".to_owned()));
+        };
         let path = path::normalize(head.uri.path())
             .map_err(|error| Problem::BadRequest(format!("The path cannot be read: {error}.")))?
             .into();
-        // `api.example.` names the same server: no spelling may lead round a guard.
-        let host = host_of(&authority).trim_end_matches('.').to_ascii_lowercase();
         Ok(Self { authority, host, path })
     }
 
@@ -81,12 +88,24 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Result<String, Problem> {
     }
 }
 
-fn host_of(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        // A colon inside brackets belongs to an IPv6 address.
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.is_empty() => host,
-        _ => authority,
-    }
+/// Whether the body comes as it is, or in chunks. Another coding would stay on the body while its name, which is this
+/// hop's matter, would not be passed on.
+fn is_chunked_alone(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let first = lines.next().is_none_or(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
+    first && lines.next().is_none()
+}
+
+/// The host in an authority; none when it is not one. To routes and servers `api.example.` is `api.example`.
+fn host_of(authority: &str) -> Option<String> {
+    let parsed: Authority = authority.parse().ok()?;
+    let name = parsed.host();
+    // A user in front of the host belongs into no Host field.
+    let port = authority.strip_prefix(name)?;
+    let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
+    let sound = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.strip_suffix('.').unwrap_or(name);
+    (sound && !name.is_empty()).then(|| name.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -106,9 +125,11 @@ mod tests {
     fn one_host_names_the_target() {
         let target = of("/a//b/", &["API.example:8080"]).unwrap();
         assert_eq!((target.host.as_str(), target.path.as_str()), ("api.example", "/a/b"));
-        assert_eq!(of("/", &["api.example.:80"]).unwrap().host, "api.example");
         assert_eq!(of("/", &["[::1]:80"]).unwrap().host, "[::1]");
         assert_eq!(of("/", &["[::1]"]).unwrap().host, "[::1]");
+        for host in ["api.example.", "API.example.:80", "api.example:"] {
+            assert_eq!(of("/", &[host]).unwrap().host, "api.example", "{host}");
+        }
         assert!(of("http://api.example/", &["api.example"]).is_ok());
     }
 
@@ -119,5 +140,8 @@ mod tests {
         assert!(matches!(of("/", &[""]), Err(Problem::BadRequest(_))));
         assert!(matches!(of("http://a/", &["b"]), Err(Problem::BadRequest(_))));
         assert!(matches!(of("/%00", &["a"]), Err(Problem::BadRequest(_))));
+        for host in ["user@a", "a/b", "a b", "a?b", "a#b", "a:8x", "a:b:1", "[::1", "%61", "a\\b", ".", ":80"] {
+            assert!(matches!(of("/", &[host]), Err(Problem::BadRequest(_))), "{host}");
+        }
     }
 }

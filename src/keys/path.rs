@@ -68,6 +68,12 @@ pub fn for_matching(normal: &str) -> Cow<'_, str> {
     Cow::Owned(path)
 }
 
+/// A path in normal form with its escaped slashes and backslashes read as slashes; none when it has none.
+pub fn with_slashes(normal: &str) -> Option<String> {
+    let slashes = has_encoded_slash(normal).then(|| normal.replace("%2F", "/").replace("%5C", "/"))?;
+    normalize(&slashes).ok().map(Cow::into_owned)
+}
+
 /// Whether nothing at all is to be done: the usual case, found without allocating.
 fn is_normal(path: &str) -> bool {
     let bytes = path.as_bytes();

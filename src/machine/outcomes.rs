@@ -13,7 +13,7 @@ pub enum Judgement {
     Doubt,
 }
 
-/// A named table that a route starts from.
+/// A named table that a route starts from. To all of them a status beyond 5xx says nothing: doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// 2xx and 3xx keep; 4xx and 5xx release, but 502 and 504 are doubt.
@@ -80,6 +80,7 @@ impl Preset {
             Self::SuccessOnly => matches!(status, 502 | 504),
             Self::Cautious => status >= 500 && status != 503,
         };
+        let doubtful = doubtful || status >= 600;
         match (doubtful, released) {
             (true, _) => Judgement::Doubt,
             (false, true) => Judgement::Release,
@@ -109,6 +110,9 @@ mod tests {
             assert_eq!(judged, expected, "{preset:?}");
         }
         assert_eq!(table(Preset::Strict, &[]).judge(503, true), Release);
+        for preset in [Preset::SuccessOnly, Preset::Cautious, Preset::Strict] {
+            assert_eq!([600, 999].map(|status| table(preset, &[]).judge(status, true)), [Doubt, Doubt], "{preset:?}");
+        }
     }
 
     #[test]

@@ -65,6 +65,24 @@ fn a_drain_ends_in_time_whoever_hangs() {
     assert!(gateway.wait().success());
 }
 
+/// Many servers read their configuration anew at a hangup: who expects that must not kill attempts under way.
+#[test]
+fn a_hangup_ends_nothing() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "done").after(&hold));
+    let mut gateway = gateway(&upstream, "");
+    let address = gateway.address;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| Call::post("/orders").key("k-1").body("x").send(address));
+        upstream.wait_for_requests(1);
+        gateway.signal("HUP");
+        gateway.wait_for_log("SIGHUP does nothing");
+        gate.open();
+        assert_eq!(first.join().unwrap().text(), "done");
+    });
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let upstream = ScriptedUpstream::start(|_| Reply::silence());

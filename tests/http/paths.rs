@@ -56,6 +56,57 @@ fn paths_that_two_parsers_could_read_differently_are_refused() {
 }
 
 #[test]
+fn an_escaped_slash_does_not_lead_round_a_guard() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    for target in ["/orders%2F", "/%2forders", "/orders%5c"] {
+        let bare = gateway.send(&Call::post(target).body("x"));
+        assert_eq!(bare.code().as_deref(), Some("key-missing"), "{target} walks round the guard");
+    }
+    assert_eq!(gateway.send(&Call::new("GET", "/things/a%2Fb")).status, 201);
+    assert_eq!(upstream.requests()[0].line, b"GET /things/a%2Fb HTTP/1.1");
+}
+
+#[test]
+fn another_spelling_of_method_or_host_does_not_lead_round_a_guard() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders", "path: /orders, hosts: [shop.test]");
+    let gateway = crate::Gateway::start(&text);
+    let send = |method: &str, host: &str| {
+        let head =
+            format!("{method} /orders HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let answer = exchange(gateway.address, head.as_bytes()).unwrap();
+        (answer.status, answer.code().unwrap_or_default())
+    };
+    for host in ["shop.test", "SHOP.test.", "shop.test.:80", "shop.test:"] {
+        assert_eq!(send("POST", host), (400, "key-missing".to_owned()), "{host} walks round the guard");
+    }
+    for host in ["user@shop.test", "shop.test/x", "shop%2Etest", "shop.test:8x"] {
+        assert_eq!(send("POST", host), (400, "bad-request".to_owned()), "{host}");
+    }
+    for method in ["post", "Post"] {
+        assert_eq!(send(method, "shop.test"), (501, "method-refused".to_owned()), "{method}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+/// The coding's name belongs to this hop and is not passed on: nor may the coded bytes be.
+#[test]
+fn a_transfer_coding_beside_chunks_is_refused() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    for path in ["/orders", "/things"] {
+        for coding in ["gzip, chunked", "chunked, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nConnection: close\r\n");
+            let request = format!("{head}Transfer-Encoding: {coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n");
+            let answer = exchange(gateway.address, request.as_bytes()).unwrap();
+            assert_eq!((answer.status, answer.code().as_deref()), (400, Some("bad-request")), "{path} {coding}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
 fn plain_routes_pass_everything_through() {
     let upstream = ScriptedUpstream::start(|request| match request.method().as_str() {
         "HEAD" => Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),

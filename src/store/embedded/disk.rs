@@ -2,9 +2,9 @@
 
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{Builder, Database, ReadableDatabase};
@@ -26,8 +26,23 @@ pub(super) type Reopen = Box<dyn Fn() -> Result<Database, redb::Error> + Send + 
 /// A database that can be lost and found again while others use it.
 pub(super) struct Disk {
     /// None between a fault and the next success in opening it.
-    database: RwLock<Option<Database>>,
+    open: RwLock<Option<Open>>,
+    file: PathBuf,
     reopen: Reopen,
+}
+
+struct Open {
+    database: Database,
+    /// Which file was opened.
+    inode: Inode,
+}
+
+/// Device and number: what stays of a file when its name has gone.
+type Inode = (u64, u64);
+
+fn inode(file: &Path) -> io::Result<Inode> {
+    let facts = file.metadata()?;
+    Ok((facts.dev(), facts.ino()))
 }
 
 /// The cache setting, before the file is named.
@@ -75,9 +90,9 @@ pub(super) fn opener(directory: &Path) -> Reopen {
 }
 
 impl Disk {
-    /// Opens the database. Also answers the stored high-water mark; none if the layout is a stranger's.
-    pub(super) fn open(reopen: Reopen) -> Result<(Self, Option<Time>), redb::Error> {
-        let disk = Self { database: RwLock::new(None), reopen };
+    /// Opens the database of a directory. Also answers the stored high-water mark; none if the layout is a stranger's.
+    pub(super) fn open(directory: &Path, reopen: Reopen) -> Result<(Self, Option<Time>), redb::Error> {
+        let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen };
         disk.ensure_open()?;
         let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
         Ok((disk, mark))
@@ -110,23 +125,34 @@ impl Disk {
     /// Opens the database if it is closed.
     pub(super) fn ensure_open(&self) -> Result<(), redb::Error> {
         if self.with(|_| Ok(())).is_err() {
-            let database = guarded(&self.reopen)?;
-            *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+            let open = Open { database: guarded(&self.reopen)?, inode: inode(&self.file)? };
+            *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
         }
         Ok(())
     }
 
+    /// Fails when the open file is not the one of its name any longer: removed or replaced, it would take further writes
+    /// and lose them all with the end of this process.
+    pub(super) fn ensure_named(&self) -> Result<(), redb::Error> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = open.as_ref().ok_or(redb::Error::DatabaseClosed)?.inode;
+        if inode(&self.file)? == opened {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the database's name").into())
+    }
+
     /// Closes the database and gives its lock back. Snapshots that are still about read no more.
     pub(super) fn close(&self) {
-        let database = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
-        if let Err(error) = guarded(|| database.map_or(Ok(()), |database| Ok(database.close()?))) {
+        let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Err(error) = guarded(|| open.map_or(Ok(()), |open| Ok(open.database.close()?))) {
             tracing::warn!(%error, "the embedded store was not closed cleanly; the next opening repairs it");
         }
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        work(database.as_ref().ok_or(redb::Error::DatabaseClosed)?)
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        work(&open.as_ref().ok_or(redb::Error::DatabaseClosed)?.database)
     }
 }
 

@@ -75,7 +75,7 @@ impl EmbeddedStore {
     }
 
     fn start(path: &Path, reopen: Reopen, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
-        let (disk, mark) = Disk::open(reopen).map_err(|error| OpenError::new(path, error))?;
+        let (disk, mark) = Disk::open(path, reopen).map_err(|error| OpenError::new(path, error))?;
         let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
         let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark)));
         let (requests, queue) = mpsc::channel(QUEUE);

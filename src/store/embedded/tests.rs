@@ -151,6 +151,26 @@ async fn survives_a_panic_below() {
 }
 
 #[tokio::test]
+async fn takes_nothing_while_its_file_is_gone_and_goes_on_when_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (home, elsewhere) = (directory.path().join("store"), directory.path().join("elsewhere"));
+    let store = open(&home);
+    reserve(&store, 1).await.unwrap();
+    std::fs::rename(&home, &elsewhere).unwrap();
+    assert!(matches!(reserve(&store, 2).await, Err(StoreError::Unavailable(_))));
+    assert!(store.probe().await.is_err(), "what is written now is lost with the process");
+    std::fs::rename(&elsewhere, &home).unwrap();
+    // One more call may be what finds the store closed and opens it.
+    let _ = store.probe().await;
+    assert_eq!(reserve(&store, 2).await.unwrap(), Written::Done);
+    drop(store);
+    let store = open(&home);
+    for op in [1, 2] {
+        assert_eq!(store.load(&id(op)).await.unwrap().unwrap().fence, lasting(op).fence);
+    }
+}
+
+#[tokio::test]
 async fn reads_alone_mend_a_store_that_failed_to_read() {
     let directory = tempfile::tempdir().unwrap();
     let (store, faults) = faulty(directory.path());
@@ -245,7 +265,7 @@ async fn time_goes_on_from_the_stored_mark() {
     let ahead = Clock::wall().plus(Duration::from_hours(1));
     drop(open(directory.path()));
     // What a run under a wall clock an hour ahead would have left.
-    let (disk, _) = Disk::open(disk::opener(directory.path())).unwrap();
+    let (disk, _) = Disk::open(directory.path(), disk::opener(directory.path())).unwrap();
     disk.commit(|tables| Ok((tables.set_high_water(ahead)?, disk::Changed::Yes))).unwrap();
     disk.close();
     let clock = Clock::system();

@@ -80,6 +80,7 @@ impl Writer {
 
     fn execute(&self, batch: &mut Batch) -> Result<(), redb::Error> {
         self.disk.ensure_open()?;
+        self.disk.ensure_named()?;
         let now = self.time.now();
         self.refuse_losers(batch, now)?;
         if batch.changes.is_empty() && batch.reclaims.is_empty() {
