@@ -48,13 +48,15 @@ oncegate-source: gateway\r\nconnection: close\r\ncontent-length: 148\r\n\r\n{\"t
 /// # Errors
 /// When the address cannot be had.
 pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
-    let first = listener(address, workers > 1)?;
-    let address = first.local_addr()?;
-    let mut listeners = vec![first];
-    for _ in 1..workers {
-        listeners.push(listener(address, true)?);
+    // Alone first: sharing a port is for the workers of one gateway. Another gateway that listens there, with a store
+    // of its own, would run its half of the duplicates.
+    let alone = listener(address, false)?;
+    if workers <= 1 {
+        return Ok(vec![alone]);
     }
-    Ok(listeners)
+    let address = alone.local_addr()?;
+    drop(alone);
+    (0..workers).map(|_| listener(address, true)).collect()
 }
 
 fn listener(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
@@ -200,6 +202,16 @@ mod tests {
         let text = std::str::from_utf8(FULL).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+    }
+
+    #[test]
+    fn workers_share_an_address_and_others_do_not() {
+        let first = bind(([127, 0, 0, 1], 0).into(), 2).unwrap();
+        let address = first[0].local_addr().unwrap();
+        assert_eq!(first[1].local_addr().unwrap(), address);
+        for workers in [1, 2] {
+            assert_eq!(bind(address, workers).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::{Parts, StartError};
 use crate::admin::{self, Admin, Namespace};
 use crate::arbiter::{Arbiter, Sweep, Terms, Watched};
 use crate::clock::Clock;
+use crate::gateway::Mode;
 use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
 use crate::server::{self, Connections, Doorway};
@@ -28,8 +29,8 @@ const REST: u32 = 9;
 
 /// Listens for operators.
 pub(super) fn bind(at: SocketAddr) -> Result<TcpListener, StartError> {
-    let mut listeners = server::bind(at, 1).map_err(|error| StartError::Listen(at, error))?;
-    listeners.pop().ok_or_else(|| StartError::Listen(at, std::io::ErrorKind::AddrNotAvailable.into()))
+    let failed = |error| StartError::Listen("admin.listen", at, error);
+    server::bind(at, 1).map_err(failed)?.pop().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
 pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<TcpListener>) {
@@ -72,9 +73,11 @@ fn namespaces(parts: &Parts) -> HashMap<NamespaceTag, Namespace> {
 
 /// A pass through the store every `sweep_interval`.
 async fn sweep(parts: &Parts, arbiter: &Arbiter) {
-    let watched = namespaces(parts).into_iter().map(|(tag, namespace)| {
-        let Terms { policy, route } = namespace.terms;
-        (tag, Watched { route, doubt_retention: policy.doubt_retention })
+    // A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise alarms.
+    let enforced = parts.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
+    let watched = enforced.map(|(_, guard, Terms { policy, route })| {
+        let watched = Watched { route: *route, doubt_retention: policy.doubt_retention };
+        (namespace_tag(&guard.keys.namespace), watched)
     });
     let mut sweep = Sweep::new(watched.collect());
     loop {

@@ -29,9 +29,9 @@ use crate::telemetry::{LinesLost, Metrics};
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, #[source] io::Error),
+    /// An address cannot be listened on: the setting that names it, and the address.
+    #[error("cannot listen on {1} (`{0}`): is another process there?")]
+    Listen(&'static str, SocketAddr, #[source] io::Error),
     /// The store cannot be opened, or may not be used.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -75,8 +75,8 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
     raise_descriptor_limit();
     let parts = Parts::new(settings, lines_lost)?;
     let server = &parts.settings.server;
-    let clients =
-        server::bind(server.listen, server.workers).map_err(|error| StartError::Listen(server.listen, error))?;
+    let clients = server::bind(server.listen, server.workers)
+        .map_err(|error| StartError::Listen("listen", server.listen, error))?;
     let operators = parts.settings.admin.listen.map(house::bind).transpose()?;
     let admin = operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?;
     let mut running = Running {
