@@ -58,7 +58,12 @@ pub fn run() -> ExitCode {
         Command::Serve(file) => with_config(&file, serve),
         Command::Check(file) => with_config(&file, |loaded| print(&config::show(&loaded.settings))),
         Command::Explain(given) => {
-            with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?))
+            let explained = with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?));
+            // What it cannot explain was not put right on the command line.
+            explained.or_else(|error| {
+                complain(&format!("oncegate: {error:#}"));
+                Ok(ExitCode::from(MISCONFIGURED))
+            })
         }
         Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),

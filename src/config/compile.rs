@@ -184,12 +184,21 @@ fn limits(section: &Limits) -> Option<gateway::Limits> {
 
 fn log(section: &Log, report: &mut Report) -> Option<telemetry::LogSettings> {
     if let Some(level) = section.level.at()
-        && let Err(error) = tracing_subscriber::EnvFilter::try_new(&level.value.0)
+        && !is_log_filter(&level.value.0)
     {
-        let message = format!("`{}` is no log level ({error}): write error, warn, info, debug or trace", level.value.0);
+        let message = format!("`{}` is no log level: write error, warn, info, debug or trace", level.value.0);
         report.fault(&level.place, message);
     }
     Some(telemetry::LogSettings { format: *section.format.value()?, level: section.level.value()?.0.clone() })
+}
+
+/// Whether a text selects log lines as it seems to. A lone word is a level here: `tracing` would take `warning` for the
+/// name of a module, and log nothing else.
+fn is_log_filter(text: &str) -> bool {
+    let is_level = |word: &str| word.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    let mut parts = text.split(',').map(str::trim);
+    parts.all(|part| part.contains(['=', '[']) || is_level(part))
+        && tracing_subscriber::EnvFilter::try_new(text).is_ok()
 }
 
 fn problem_types(field: &Field<Text>, report: &mut Report) -> Option<String> {

@@ -101,7 +101,7 @@ fn what_is_no_request_is_a_fault_of_the_command_line() {
         &["--url", "/orders", "--data-file", "missing"],
     ] {
         let output = oncegate(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{output:?}");
     }
     for arguments in [&["--url", "/a b"][..], &[], &["--url", "/", "--data", "a", "--data-file", "b"]] {

@@ -279,6 +279,8 @@ fn scalars_are_checked_one_by_one() {
         ("filter: { false_positive_rate: NaN }", "out of bounds"),
         ("trusted_proxies: [10.0.0.0/33]", "no network"),
         ("log: { level: 'a=b=c' }", "no log level"),
+        ("log: { level: warning }", "no log level"),
+        ("log: { level: 'verbose,oncegate=debug' }", "no log level"),
         ("problem_types: 'not a uri'", "no beginning of a URI"),
         ("admin: { listen: 127.0.0.1:8080 }", "is the address of `listen` too"),
         ("admin: { listen: 0.0.0.0:9900 }", "beyond loopback"),
