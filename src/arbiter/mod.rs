@@ -191,12 +191,18 @@ impl Arbiter {
     ) -> Result<Option<Record>, StoreError> {
         match self.timed(StoreOp::Settle, self.store.write(id, expect, &record)).await? {
             Written::Done => {
-                self.shared.metrics.lease_lost();
-                self.shared.lines.wake(id);
+                self.lapsed(id);
                 Ok(Some(record))
             }
             Written::Lost(newer) => Ok(newer),
         }
+    }
+
+    /// A lease ended unheard of, and that is written down.
+    fn lapsed(&self, id: &OperationId) {
+        self.shared.metrics.lease_lost();
+        self.shared.lines.wake(id);
+        tracing::warn!(operation = %id.short(), why = "its lease ended unheard of", "in doubt");
     }
 
     /// What the store holds when `found` is a claim of this gateway's own that nobody acted on: it is withdrawn.

@@ -68,9 +68,7 @@ impl Sweep {
                     // Somebody else moved it on: the next pass sees how.
                     Written::Lost(_) => return Ok(()),
                     Written::Done => {
-                        arbiter.shared().metrics.lease_lost();
-                        arbiter.shared().lines.wake(id);
-                        tracing::warn!(operation = %id.short(), "lease ended unheard of: in doubt");
+                        arbiter.lapsed(id);
                         doubt
                     }
                 }

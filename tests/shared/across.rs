@@ -89,7 +89,7 @@ fn after_a_kill(guard: &str) -> (Vec<(u16, Option<String>)>, Duration, ScriptedU
     let gate = Gate::new();
     let upstream = slow_first(201, &gate);
     let redis = RedisServer::start();
-    let [mut a, b] = pair(&upstream, &redis, &format!("lease: 3s\n{guard}"), "sweep_interval: 1h");
+    let [mut a, mut b] = pair(&upstream, &redis, &format!("lease: 3s\n{guard}"), "sweep_interval: 1h");
     let mut running = connect(a.address).unwrap();
     running.write_all(&order("k").bytes()).unwrap();
     upstream.wait_for_requests(1);
@@ -104,6 +104,7 @@ fn after_a_kill(guard: &str) -> (Vec<(u16, Option<String>)>, Duration, ScriptedU
     let took = killed.elapsed();
     all.push(told(&b.send(&order("k"))));
     all.dedup();
+    b.wait_for_log("its lease ended unheard of");
     (all, took, upstream)
 }
 
