@@ -326,8 +326,8 @@ fn deliver(
             let not_executed = settled.map_or(first, |settled| settled == Settled::NotSent);
             Some(Err(Problem::UpstreamUnreachable { in_doubt: !not_executed }))
         }
-        Exchange::Broken(detail) => Some(Err(Problem::UpstreamFailed(detail))),
-        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout)),
+        Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
+        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
     }
 }
 

@@ -129,6 +129,7 @@ impl Gateway {
             return Err(Problem::Overloaded("requests under way"));
         };
         tally.if_left(Verdict::Executed);
+        let enforced = guarded.guard.mode == Mode::Enforce;
         let (client, delivery) = oneshot::channel();
         let upstream = self.upstream(routed.route);
         let attempt = Attempt {
@@ -139,7 +140,7 @@ impl Gateway {
             route: routed.index,
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
-            marked: guarded.guard.mode == Mode::Enforce,
+            marked: enforced,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
             holds: [slot, read.hold],
@@ -149,8 +150,8 @@ impl Gateway {
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
-            Ok(Err(_closed)) => Err(Problem::UpstreamFailed("The attempt ended unexpectedly.".to_owned())),
-            Err(_elapsed) => Err(Problem::UpstreamTimeout),
+            Ok(Err(_closed)) => Err(Problem::UpstreamFailed { guarded: enforced }),
+            Err(_elapsed) => Err(Problem::UpstreamTimeout { guarded: enforced }),
         }
     }
 

@@ -34,8 +34,11 @@ impl Gateway {
                 Ok((Response::from_parts(head, Body::upstream(body, slot)), verdict))
             }
             Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
-            Ok(Err(Failure::Unknown(why))) => Err(Problem::UpstreamFailed(why)),
-            Err(_elapsed) => Err(Problem::UpstreamTimeout),
+            Ok(Err(Failure::Unknown(why))) => {
+                tracing::warn!(route = %routed.route.name, why, "upstream failed");
+                Err(Problem::UpstreamFailed { guarded: false })
+            }
+            Err(_elapsed) => Err(Problem::UpstreamTimeout { guarded: false }),
         }
     }
 }

@@ -60,14 +60,20 @@ pub enum Problem {
     /// The outcome is not known.
     OutcomeUnknown,
     /// The client's deadline passed; a guarded attempt goes on.
-    UpstreamTimeout,
+    UpstreamTimeout {
+        /// Whether a repetition would be recognised.
+        guarded: bool,
+    },
     /// The upstream was not reached.
     UpstreamUnreachable {
         /// Whether the operation may have been executed all the same, by another attempt.
         in_doubt: bool,
     },
     /// The upstream broke after the request was sent.
-    UpstreamFailed(String),
+    UpstreamFailed {
+        /// Whether a repetition would be recognised.
+        guarded: bool,
+    },
     /// A limit of this gateway is reached.
     Overloaded(&'static str),
     /// The store gave no answer.
@@ -120,21 +126,21 @@ impl Problem {
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
             }
-            Self::BodyTimeout => row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", Stop, V::BodyAborted),
-            Self::BodyAborted => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", Stop, V::BodyAborted),
+            Self::BodyTimeout => row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted),
+            Self::BodyAborted => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight(status) => row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight),
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
             Self::AlreadyExecuted { .. } => {
                 row(S::CONFLICT, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
             }
             Self::OutcomeUnknown => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
-            Self::UpstreamTimeout => {
+            Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
             Self::UpstreamUnreachable { .. } => {
                 row(S::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
-            Self::UpstreamFailed(_) => {
+            Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
             }
             Self::Overloaded(_) => row(S::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", SameKey, V::Overloaded),
@@ -154,8 +160,7 @@ impl Problem {
             | Self::MethodRefused(detail)
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
-            | Self::ScopeMissing(detail)
-            | Self::UpstreamFailed(detail) => detail.clone(),
+            | Self::ScopeMissing(detail) => detail.clone(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
@@ -173,8 +178,16 @@ impl Problem {
                 "An earlier attempt may have taken effect. The operation is not repeated until that is known."
                     .to_owned()
             }
-            Self::UpstreamTimeout => {
+            Self::UpstreamTimeout { guarded: true } => {
                 "No answer in time; the upstream may still act. Try again with the same key for the outcome.".to_owned()
+            }
+            Self::UpstreamFailed { guarded: true } => {
+                "The connection broke after the request was sent. It may have taken effect; it is not sent again."
+                    .to_owned()
+            }
+            Self::UpstreamTimeout { guarded: false } | Self::UpstreamFailed { guarded: false } => {
+                "The request was sent and may have taken effect. This route is not guarded: a repetition runs again."
+                    .to_owned()
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
@@ -202,10 +215,12 @@ impl Problem {
                     headers.insert(LOCATION, location.clone());
                 }
             }
-            Self::UpstreamUnreachable { in_doubt: false, .. } => {
+            Self::UpstreamUnreachable { in_doubt: false } => {
                 headers.insert(marks::OUTCOME, marks::NOT_EXECUTED);
             }
-            Self::UpstreamTimeout | Self::UpstreamFailed(_) | Self::UpstreamUnreachable { in_doubt: true, .. } => {
+            Self::UpstreamTimeout { .. }
+            | Self::UpstreamFailed { .. }
+            | Self::UpstreamUnreachable { in_doubt: true } => {
                 headers.insert(marks::OUTCOME, marks::UNKNOWN);
             }
             Self::NoRoute
@@ -223,6 +238,10 @@ impl Problem {
         }
     }
 
+    fn is_unguarded(&self) -> bool {
+        matches!(self, Self::UpstreamTimeout { guarded: false } | Self::UpstreamFailed { guarded: false })
+    }
+
     /// How the request counts.
     pub fn verdict(&self) -> Verdict {
         self.row().verdict
@@ -231,6 +250,8 @@ impl Problem {
     /// The answer. With a 2xx status (a route's choice for webhook senders) the body is empty: only the headers speak.
     pub fn response(&self, types: &str) -> Response<Body> {
         let Row { status, code, title, retry, .. } = self.row();
+        // Without a guard the same key protects nobody.
+        let retry = if self.is_unguarded() { Retry::Stop } else { retry };
         let body = if status.is_success() {
             Body::empty()
         } else {

@@ -125,3 +125,43 @@ fn forwarding_fields_are_believed_from_trusted_peers_only() {
     assert_eq!(seen[1].0, "203.0.113.9, 127.0.0.1");
     assert!(seen[1].1.starts_with("https"));
 }
+
+#[test]
+fn without_a_guard_nobody_is_told_to_repeat_what_may_have_run() {
+    let upstream = ScriptedUpstream::start(|request| match request.target().as_str() {
+        "/slow" => Reply::silence(),
+        _ => Reply::reset(),
+    });
+    let text = yaml(&upstream, "mode: shadow", "").replace("response_timeout: 10s", "response_timeout: 200ms");
+    let gateway = crate::Gateway::start(&text);
+    let slow = gateway.send(&Call::post("/slow").body("x"));
+    assert_eq!((slow.status, slow.code().as_deref()), (504, Some("upstream-timeout")));
+    let plain = gateway.send(&Call::post("/elsewhere").body("x"));
+    assert_eq!((plain.status, plain.code().as_deref()), (502, Some("upstream-failed")));
+    let shadow = gateway.send(&Call::post("/orders").key("k").body("x"));
+    assert_eq!((shadow.status, shadow.code().as_deref()), (502, Some("upstream-failed")));
+    for answer in [slow, plain, shadow] {
+        assert!(answer.text().contains(r#""retry":"stop""#), "{}", answer.text());
+    }
+}
+
+#[test]
+fn doubts_of_a_shadow_route_raise_no_alarm() {
+    let upstream = ScriptedUpstream::start(|_| Reply::reset());
+    let text = yaml(&upstream, "mode: shadow", "sweep_interval: 1s").replace(
+        "  - name: rest\n",
+        "  - name: enforced
+    match: { methods: [POST], path: /enforced }
+    upstream: orders
+    idempotency:
+      key: [ { header: Idempotency-Key } ]
+      scope: none
+  - name: rest\n",
+    );
+    let gateway = crate::Gateway::start(&text);
+    gateway.send(&Call::post("/orders").key("k").body("x"));
+    gateway.send(&Call::post("/enforced").key("k").body("x"));
+    // Both are in the store before the pass that shows the second.
+    gateway.wait_for_metric(r#"oncegate_doubts{route="enforced"}"#, 1.0);
+    assert_eq!(gateway.metric(r#"oncegate_doubts{route="create-order"}"#), 0.0);
+}
