@@ -1,4 +1,4 @@
-//! oncegate: a reverse proxy that lets each order and payment operation through exactly once.
+//! oncegate: a reverse proxy that lets each order and payment operation through once.
 //!
 //! # The house
 //!
