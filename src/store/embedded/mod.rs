@@ -77,7 +77,7 @@ impl EmbeddedStore {
     fn start(path: &Path, reopen: Reopen, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
         let (disk, mark) = Disk::open(path, reopen).map_err(|error| OpenError::new(path, error))?;
         let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
-        let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark)));
+        let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark, Clock::wall())));
         let (requests, queue) = mpsc::channel(QUEUE);
         let writer = Writer { disk: Arc::clone(&disk), time: Arc::clone(&time), requests: queue };
         let writer = std::thread::Builder::new()
