@@ -12,6 +12,7 @@ use http::uri::InvalidUri;
 
 use super::Signals;
 use gateway::Gateway;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Why the demo ended early.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,13 @@ pub fn demo(once: bool) -> Result<(), DemoError> {
     let runtime = super::runtime().map_err(|error| DemoError::Io("runtime", error))?;
     let ended = runtime.block_on(async {
         let mut signals = Signals::new().map_err(|error| DemoError::Io("signal", error))?;
-        tokio::select! { told = tell(once) => told, () = signals.next() => Ok(()) }
+        // A terminal that closes ends it as Ctrl-C does: the gateway must not stay behind.
+        let mut hangup = signal(SignalKind::hangup()).map_err(|error| DemoError::Io("signal", error))?;
+        tokio::select! {
+            told = tell(once) => told,
+            () = signals.next() => Ok(()),
+            _ = hangup.recv() => Ok(()),
+        }
     });
     match ended {
         Err(DemoError::Io(story::OUTPUT, error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -68,7 +75,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> Result<Self, DemoError> {
         let folder = std::env::temp_dir().join(format!("oncegate-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| DemoError::Io("folder", error))?;
+        std::fs::create_dir(&folder).map_err(|error| DemoError::Io("folder", error))?;
         Ok(Self(folder))
     }
 }

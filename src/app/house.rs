@@ -63,12 +63,18 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
 }
 
 fn namespaces(parts: &Parts) -> HashMap<NamespaceTag, Namespace> {
-    let guards = parts.gateway.guards();
-    guards
-        .map(|(route, guard, terms)| {
-            (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
-        })
-        .collect()
+    by_namespace(parts.gateway.guards().map(|(route, guard, terms)| {
+        (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
+    }))
+}
+
+/// Where routes share a namespace, the first of them speaks for it.
+fn by_namespace<T>(routes: impl Iterator<Item = (NamespaceTag, T)>) -> HashMap<NamespaceTag, T> {
+    let mut named = HashMap::new();
+    for (tag, value) in routes {
+        named.entry(tag).or_insert(value);
+    }
+    named
 }
 
 /// A pass through the store every `sweep_interval`.
@@ -79,7 +85,7 @@ async fn sweep(parts: &Parts, arbiter: &Arbiter) {
         let watched = Watched { route: *route, doubt_retention: policy.doubt_retention };
         (namespace_tag(&guard.keys.namespace), watched)
     });
-    let mut sweep = Sweep::new(watched.collect());
+    let mut sweep = Sweep::new(by_namespace(watched));
     loop {
         let started = Clock::instant();
         let rest = match sweep.step(arbiter).await {
