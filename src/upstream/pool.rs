@@ -60,10 +60,12 @@ impl Pool {
 
     /// The idle connection that was used last, unless it has been idle for too long.
     ///
-    /// A connection that is not ready is passed over: it may still be about its last request, answered early.
+    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One whose
+    /// answer overtook its request is passed over for good.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
         let mut idle = self.idle();
+        idle.retain(|idle| !idle.connection.line.is_crossed());
         let newest = idle.iter().rposition(|idle| self.fresh(idle, now) && idle.connection.sender.is_ready())?;
         idle.remove(newest).map(|idle| idle.connection)
     }

@@ -1,4 +1,5 @@
-//! A connection's socket under watch: was a byte of the present request written? It knows nothing of HTTP.
+//! A connection's socket under watch: was a byte of the present request written, and was it written before the answer
+//! began? It knows nothing of HTTP.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -24,6 +25,10 @@ const SEALED: u8 = 2;
 pub(super) struct Line {
     state: AtomicU8,
     probe: AtomicBool,
+    /// Something was read since the present request began to be written.
+    heard: AtomicBool,
+    /// Something was written after that.
+    crossed: AtomicBool,
 }
 
 impl Line {
@@ -32,6 +37,20 @@ impl Line {
     pub(super) fn begin(&self, probe: bool) {
         self.state.store(CLEAN, Ordering::Release);
         self.probe.store(probe, Ordering::Release);
+        self.heard.store(false, Ordering::Relaxed);
+        self.crossed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the server began to answer before it had the whole request. Such a server may take what came later for
+    /// another request and answer that too: on this connection, nobody's next answer can be trusted.
+    pub(super) fn is_crossed(&self) -> bool {
+        self.crossed.load(Ordering::Relaxed)
+    }
+
+    fn hear(&self) {
+        if self.state.load(Ordering::Relaxed) == TOUCHED {
+            self.heard.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether nothing of the present request was written. If so, nothing will be: the socket refuses from now on.
@@ -47,6 +66,9 @@ impl Line {
             Err(_) => false,
         };
         let written = write();
+        if self.heard.load(Ordering::Relaxed) && matches!(written, Poll::Ready(Ok(1..))) {
+            self.crossed.store(true, Ordering::Relaxed);
+        }
         if first && !matches!(written, Poll::Ready(Ok(1..))) {
             self.state.store(CLEAN, Ordering::Release);
         }
@@ -89,6 +111,9 @@ impl Read for Wire {
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
             return self.look();
         }
+        if read.is_ready() {
+            self.line.hear();
+        }
         read
     }
 }
@@ -124,6 +149,23 @@ impl Write for Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_overtakes_its_request_is_noticed() {
+        let line = Line::default();
+        let write = || drop(line.write(|| Poll::Ready(Ok(1))));
+        line.begin(false);
+        line.hear();
+        write();
+        write();
+        assert!(!line.is_crossed(), "what is read before the request is none of its answer");
+        line.hear();
+        assert!(!line.is_crossed(), "an answer after the last byte is as it should be");
+        write();
+        assert!(line.is_crossed());
+        line.begin(false);
+        assert!(!line.is_crossed());
+    }
 
     #[test]
     fn a_written_byte_cannot_be_sealed_away() {

@@ -87,7 +87,7 @@ impl Gate {
     }
 
     /// Waits, but not for ever: a test that failed leaves its gates closed.
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         let closed = lock(&self.0.0);
         drop(self.0.1.wait_timeout_while(closed, DEADLINE, |open| !*open));
     }
