@@ -146,3 +146,24 @@ fn a_route_may_let_requests_without_a_key_pass() {
     assert!(gateway.send(&bare.key("k")).is_replay());
     assert_eq!(gateway.metric(r#"oncegate_requests_total{route="create-order",verdict="passed"}"#), 2.0);
 }
+
+#[test]
+fn callers_are_told_apart_by_cookie_and_by_several_values() {
+    let upstream = counting();
+    let by_cookie = Gateway::start(&yaml(&upstream, "scope: { cookie: sid }", ""));
+    let send = |cookie: &str| by_cookie.send(&Call::post("/orders").key("k").header("Cookie", cookie).body("x"));
+    assert!(!send("theme=dark; sid=alice").is_replay());
+    assert!(!send("sid=bob").is_replay());
+    assert!(send("sid=alice; lang=en").is_replay());
+    refused(&send("theme=dark"), 400, "scope-missing");
+    let scope = "scope: { all: [ { header: X-Shop }, { header: X-Customer } ] }";
+    let by_both = Gateway::start(&yaml(&upstream, scope, ""));
+    let send = |shop: &str, customer: &str| {
+        by_both.send(&Call::post("/orders").key("k").header("X-Shop", shop).header("X-Customer", customer).body("x"))
+    };
+    assert!(!send("1", "23").is_replay());
+    assert!(!send("12", "3").is_replay());
+    assert!(send("12", "3").is_replay());
+    refused(&by_both.send(&Call::post("/orders").key("k").header("X-Shop", "1").body("x")), 400, "scope-missing");
+    assert_eq!(upstream.requests().len(), 4);
+}
