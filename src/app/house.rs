@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
 
@@ -54,6 +55,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
     let doorway = Doorway {
         connections: Connections::new(CONNECTIONS),
         header_timeout: parts.settings.gateway.limits.header_timeout,
+        turned_away: Bytes::new(),
         stop: parts.stop.clone(),
     };
     let handle = move |request: Request<Incoming>, _: IpAddr| admin::handle(router.clone(), request);

@@ -203,6 +203,7 @@ impl Parts {
         Doorway {
             connections: Connections::new(limits.connections),
             header_timeout: limits.header_timeout,
+            turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
             stop: self.stop.clone(),
         }
     }

@@ -17,7 +17,7 @@ mod target;
 
 pub use body::{Body, BoxError};
 pub use pattern::{Pattern, PatternError};
-pub use problem::Problem;
+pub use problem::{Problem, turned_away};
 pub use routes::Routes;
 pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
 pub use target::{Target, is_forwarded};

@@ -1,5 +1,6 @@
 //! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
 
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
@@ -249,35 +250,57 @@ impl Problem {
 
     /// The answer. With a 2xx status (a route's choice for webhook senders) the body is empty: only the headers speak.
     pub fn response(&self, types: &str) -> Response<Body> {
-        let Row { status, code, title, retry, .. } = self.row();
-        // Without a guard the same key protects nobody.
-        let retry = if self.is_unguarded() { Retry::Stop } else { retry };
-        let body = if status.is_success() {
-            Body::empty()
-        } else {
-            let mut problem = json!({
-                "type": format!("{types}{code}"),
-                "title": title,
-                "status": status.as_u16(),
-                "detail": self.detail(),
-                "code": code,
-                "retry": retry.text(),
-            });
-            if let Self::AlreadyExecuted { status: Some(original), .. } = self {
-                problem["original_status"] = json!(original);
-            }
-            Body::whole(problem.to_string().into())
-        };
+        let status = self.row().status;
+        let body = if status.is_success() { Body::empty() } else { Body::whole(self.json(types).into()) };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        let headers = response.headers_mut();
-        if !status.is_success() {
+        *response.headers_mut() = self.headers();
+        response
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !self.row().status.is_success() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         }
         headers.insert(marks::SOURCE, marks::GATEWAY);
-        self.add_headers(headers);
-        response
+        self.add_headers(&mut headers);
+        headers
     }
+
+    fn json(&self, types: &str) -> String {
+        let Row { status, code, title, retry, .. } = self.row();
+        // Without a guard the same key protects nobody.
+        let retry = if self.is_unguarded() { Retry::Stop } else { retry };
+        let mut problem = json!({
+            "type": format!("{types}{code}"),
+            "title": title,
+            "status": status.as_u16(),
+            "detail": self.detail(),
+            "code": code,
+            "retry": retry.text(),
+        });
+        if let Self::AlreadyExecuted { status: Some(original), .. } = self {
+            problem["original_status"] = json!(original);
+        }
+        problem.to_string()
+    }
+}
+
+/// The whole answer to a connection over the limit, for a listener that knows nothing of HTTP's contents.
+pub fn turned_away(types: &str) -> Bytes {
+    let problem = Problem::Overloaded("connections");
+    let (headers, body) = (problem.headers(), problem.json(types));
+    let mut answer = format!("HTTP/1.1 {}\r\n", problem.row().status).into_bytes();
+    for (name, value) in &headers {
+        answer.extend_from_slice(name.as_ref());
+        answer.extend_from_slice(b": ");
+        answer.extend_from_slice(value.as_bytes());
+        answer.extend_from_slice(b"\r\n");
+    }
+    let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    answer.extend_from_slice(rest.as_bytes());
+    answer.into()
 }
 
 impl From<keys::Refusal> for Problem {

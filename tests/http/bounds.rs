@@ -95,7 +95,7 @@ fn waiters_are_limited() {
 #[test]
 fn connections_over_the_limit_are_turned_away() {
     let upstream = ScriptedUpstream::start(|_| Reply::whole(200, &[], "ok"));
-    let text = yaml(&upstream, "", "limits: { connections: 2 }");
+    let text = yaml(&upstream, "", "limits: { connections: 2 }\nproblem_types: https://errors.test/");
     let gateway = Gateway::start(&text);
     let held: Vec<_> = (0..2)
         .map(|_| {
@@ -108,6 +108,8 @@ fn connections_over_the_limit_are_turned_away() {
     let mut third = connect(gateway.address).unwrap();
     let answer = read_answer(&mut third).unwrap();
     assert_eq!((answer.status, answer.code().as_deref()), (503, Some("overloaded")));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(answer.text().contains(r#""type":"https://errors.test/overloaded""#), "{}", answer.text());
     drop(held);
     wait_until("a place is free", || {
         Call::new("GET", "/plain").try_send(gateway.address).is_ok_and(|answer| answer.status == 200)

@@ -10,6 +10,7 @@ use axum::http::{StatusCode, header::LOCATION};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Json, Router};
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +46,7 @@ pub(super) fn start() -> io::Result<Api> {
     let doorway = Doorway {
         connections: Connections::new(1024),
         header_timeout: Duration::from_secs(30),
+        turned_away: Bytes::new(),
         stop: CancellationToken::new(),
     };
     tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));
