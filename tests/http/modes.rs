@@ -87,22 +87,24 @@ fn shadow_counts_and_changes_nothing() {
     assert_eq!(gateway.metric(r#"oncegate_duplicates_total{route="create-order"}"#), 3.0);
 }
 
-#[test]
-fn a_shadow_routes_records_never_answer_for_an_enforcing_one() {
-    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "own"));
-    let two_modes = yaml(&upstream, "mode: shadow\nnamespace: shared", "").replace(
-        "  - name: rest\n",
-        "  - name: enforced
+/// The configuration with a second guarded route, `POST /enforced`, whose `idempotency` has these lines more.
+fn beside_enforced(text: &str, lines: &str) -> String {
+    let route = "  - name: enforced
     match: { methods: [POST], path: /enforced }
     upstream: orders
     idempotency:
       key: [ { header: Idempotency-Key } ]
       scope: none
-      namespace: shared
-      fingerprint: { compare: false }
-  - name: rest\n",
-    );
-    let gateway = crate::Gateway::start(&two_modes);
+";
+    text.replace("  - name: rest\n", &format!("{route}{lines}  - name: rest\n"))
+}
+
+#[test]
+fn a_shadow_routes_records_never_answer_for_an_enforcing_one() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "own"));
+    let shared = "      namespace: shared\n      fingerprint: { compare: false }\n";
+    let text = beside_enforced(&yaml(&upstream, "mode: shadow\nnamespace: shared", ""), shared);
+    let gateway = crate::Gateway::start(&text);
     gateway.send(&Call::post("/orders").key("k").body("x"));
     assert!(!gateway.send(&Call::post("/enforced").key("k").body("x")).is_replay());
     assert!(gateway.send(&Call::post("/enforced").key("k").body("x")).is_replay());
@@ -148,16 +150,7 @@ fn without_a_guard_nobody_is_told_to_repeat_what_may_have_run() {
 #[test]
 fn doubts_of_a_shadow_route_raise_no_alarm() {
     let upstream = ScriptedUpstream::start(|_| Reply::reset());
-    let text = yaml(&upstream, "mode: shadow", "sweep_interval: 1s").replace(
-        "  - name: rest\n",
-        "  - name: enforced
-    match: { methods: [POST], path: /enforced }
-    upstream: orders
-    idempotency:
-      key: [ { header: Idempotency-Key } ]
-      scope: none
-  - name: rest\n",
-    );
+    let text = beside_enforced(&yaml(&upstream, "mode: shadow", "sweep_interval: 1s"), "");
     let gateway = crate::Gateway::start(&text);
     gateway.send(&Call::post("/orders").key("k").body("x"));
     gateway.send(&Call::post("/enforced").key("k").body("x"));
