@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use super::attempt::Attempt;
 use super::duplicate::{Told, tell};
-use super::limits::Hold;
 use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
@@ -195,7 +194,7 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let Read { bytes, hold } = read;
         let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
-        drop::<Hold>(hold);
+        drop(hold);
         answer
     }
 }

@@ -1,7 +1,7 @@
 //! What a request is addressed to: the checks that come before any route is looked for.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, request};
 
@@ -35,9 +35,6 @@ impl Target {
     pub fn of(head: &request::Parts) -> Result<Self, Problem> {
         if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
-        }
-        if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
-            return Err(Problem::BadRequest("Content-Length and Transfer-Encoding together.".to_owned()));
         }
         if !is_chunked_alone(&head.headers) {
             return Err(Problem::BadRequest("The only transfer coding that is taken is `chunked`, once.".to_owned()));
