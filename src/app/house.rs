@@ -1,7 +1,7 @@
 //! The house's own thread: the operators' door, and what time brings. Each loop is a few lines round a single step.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
 use crate::server::{self, Connections, Doorway};
 use crate::store::Store;
+use crate::wire::Client;
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
@@ -58,7 +59,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
         turned_away: Bytes::new(),
         stop: parts.stop.clone(),
     };
-    let handle = move |request: Request<Incoming>, _: IpAddr| admin::handle(router.clone(), request);
+    let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);
     if let Err(error) = server::serve(listener, doorway, handle).await {
         tracing::error!(%error, "operators' listener lost");
     }

@@ -1,6 +1,6 @@
 //! One worker: a single-threaded runtime with a listener, a way to the store and upstream connections of its own.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use http::Request;
@@ -12,15 +12,16 @@ use crate::gateway::Gateway;
 use crate::server::{self, Doorway};
 use crate::store::Store;
 use crate::upstream::Upstream;
+use crate::wire::Client;
 
 /// Serves until the gateway stops and everything under way has ended, or `drain_timeout` has passed.
 pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListener, doorway: Doorway) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let upstreams = parts.settings.upstreams.iter().map(|settings| Arc::new(Upstream::new(settings.clone()))).collect();
     let gateway = Arc::new(Gateway::new(Arc::clone(&parts.gateway), arbiter, upstreams));
-    let handle = move |request: Request<Incoming>, peer: IpAddr| {
+    let handle = move |request: Request<Incoming>, client: Arc<Client>| {
         let gateway = Arc::clone(&gateway);
-        async move { gateway.handle(request, peer).await }
+        async move { gateway.handle(request, &client).await }
     };
     let serving = async {
         if let Err(error) = server::serve(listener, doorway, handle).await {

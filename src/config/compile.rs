@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Settings;
-use super::file::{Admin, File, Filter, Limits, Log, Store, StoreKind, Upstream};
+use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{At, Field, values};
-use super::values::{Name, Named, Text, not_empty};
-use super::{routes, values::span_text};
-use crate::{admin, gateway, server, store, telemetry, upstream};
+use super::values::Text;
+use super::{limits, routes, upstreams};
+use crate::{admin, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
 const IDLE_FILTER: Duration = Duration::from_hours(1);
 
 /// Translates the whole file. None when something was refused on the way; the report knows all of it.
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
-    let upstreams = file.upstreams.at().and_then(|named| upstreams(named, report));
+    let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
     let routes = routes::compile(file, report);
     let server = server(file);
     let admin = file.admin.value().and_then(|section| admin(section, report));
@@ -34,7 +34,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         upstreams: upstreams?,
         gateway: gateway::Settings {
             routes,
-            limits: limits(file.limits.value()?)?,
+            limits: limits::compile(file.limits.value()?)?,
             trusted_proxies: values(file.trusted_proxies.value()?)?,
             problem_types: problem_types?,
         },
@@ -171,17 +171,6 @@ fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::
     })
 }
 
-fn limits(section: &Limits) -> Option<gateway::Limits> {
-    Some(gateway::Limits {
-        connections: section.connections.value()?.0,
-        in_flight: section.in_flight.value()?.0,
-        waiters: section.waiters.value()?.0,
-        buffered_bodies: section.buffered_bodies.value()?.0,
-        header_timeout: section.header_timeout.value()?.0,
-        body_timeout: section.body_timeout.value()?.0,
-    })
-}
-
 fn log(section: &Log, report: &mut Report) -> Option<telemetry::LogSettings> {
     if let Some(level) = section.level.at()
         && !is_log_filter(&level.value.0)
@@ -207,99 +196,4 @@ fn problem_types(field: &Field<Text>, report: &mut Report) -> Option<String> {
         report.fault(&at.place, "is no beginning of a URI: write `urn:...:` or `https://.../`");
     }
     Some(at.value.0.clone())
-}
-
-fn upstreams(named: &At<Named<Upstream>>, report: &mut Report) -> Option<Vec<upstream::Settings>> {
-    let Named(list) = &named.value;
-    not_empty(&named.place, list.is_empty(), "`orders: { servers: [\"http://127.0.0.1:9001\"] }`", report);
-    let compiled: Vec<_> =
-        list.iter().map(|(name, field)| field.value().and_then(|section| upstream(name, section, report))).collect();
-    compiled.into_iter().collect()
-}
-
-fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<upstream::Settings> {
-    if let (Some(response), Some(attempt)) = (section.response_timeout.at(), section.attempt_timeout.at())
-        && response.value.0 > attempt.value.0
-    {
-        let (place, other) = if attempt.stated { (&attempt.place, "lower") } else { (&response.place, "raise") };
-        let message = format!(
-            "`response_timeout` ({}) is above `attempt_timeout` ({}), but no answer comes after the attempt: {other} one",
-            span_text(response.value.0),
-            span_text(attempt.value.0)
-        );
-        report.fault(place, message);
-    }
-    let servers = section.servers.at().and_then(|servers| {
-        not_empty(&servers.place, servers.value.is_empty(), "\"http://127.0.0.1:9001\"", report);
-        let all: Vec<_> = servers.value.iter().map(|field| field.at().and_then(|at| server_url(at, report))).collect();
-        all.into_iter().collect::<Option<Vec<_>>>()
-    });
-    Some(upstream::Settings {
-        name: name.value.0.clone(),
-        servers: servers?,
-        connect_timeout: section.connect_timeout.value()?.0,
-        idle_timeout: section.idle_timeout.value()?.0,
-        response_timeout: section.response_timeout.value()?.0,
-        attempt_timeout: section.attempt_timeout.value()?.0,
-        host: *section.host.value()?,
-    })
-}
-
-fn server_url(at: &At<Text>, report: &mut Report) -> Option<upstream::Server> {
-    match parse_server(&at.value.0) {
-        Ok(server) => Some(server),
-        Err(message) => {
-            report.fault(&at.place, message);
-            None
-        }
-    }
-}
-
-fn parse_server(text: &str) -> Result<upstream::Server, String> {
-    let wrong = || format!("`{text}` is no server: write `http://host:port`");
-    if text.starts_with("https://") {
-        return Err("TLS to upstreams (`https://`) is not in this version yet: use `http://`".to_owned());
-    }
-    let uri: http::Uri = text.parse().map_err(|_| wrong())?;
-    let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
-    if authority.as_str().contains('@') {
-        return Err("a user in a server's address is not supported: remove what stands before `@`".to_owned());
-    }
-    if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
-        return Err("a path in a server's address is not supported: requests go on with their own path".to_owned());
-    }
-    let port_is_bad = authority.as_str() != authority.host() && authority.port_u16().is_none_or(|port| port == 0);
-    if authority.host().is_empty() || port_is_bad {
-        return Err(wrong());
-    }
-    Ok(upstream::Server { host: authority.host().to_owned(), port: authority.port_u16().unwrap_or(80) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_host_and_port() {
-        for (text, host, port) in
-            [("http://127.0.0.1:9001", "127.0.0.1", 9001), ("http://api/", "api", 80), ("http://[::1]:81", "[::1]", 81)]
-        {
-            assert_eq!(parse_server(text), Ok(upstream::Server { host: host.to_owned(), port }), "{text}");
-        }
-        for text in [
-            "",
-            "api:80",
-            "ftp://a",
-            "https://a",
-            "http://",
-            "http://a:x",
-            "http://a:0",
-            "http://a:70000",
-            "http://u@a",
-            "http://a/b",
-            "http://a?b",
-        ] {
-            assert!(parse_server(text).is_err(), "{text}");
-        }
-    }
 }

@@ -2,11 +2,13 @@
 //! across fields.
 
 use super::define::{choice, section};
+use super::limits::Limits;
 use super::reader::Field;
 use super::route::Route;
-use super::values::{Count, DAY, Door, GIB, HOUR, KIB, MINUTE, Named, SECOND, Share, Size, Span, Text};
+use super::upstreams::Upstream;
+use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, SECOND, Share, Size, Span, Text};
 use crate::gateway::Network;
-use crate::{admin, telemetry, upstream};
+use crate::{admin, telemetry};
 use std::net::SocketAddr;
 
 section! {
@@ -103,25 +105,6 @@ section! {
 }
 
 section! {
-    /// What may be held at once, over all workers.
-    Limits {
-        /// Client connections.
-        connections: Count<1, 1_000_000> = Default("10000"),
-        /// Requests on their way to an upstream.
-        in_flight: Count<1, 1_000_000> = Default("4096"),
-        /// Duplicates that wait for a running attempt.
-        waiters: Count<0, 1_000_000> = Default("10000"),
-        /// Bytes of buffered request and response bodies.
-        buffered_bodies: Size<{ 64 * KIB }, { 256 * GIB }> = Default("256MiB"),
-        /// How long a request's head may take; also the idle limit of a kept-alive connection.
-        header_timeout: Span<100, HOUR> = Default("30s"),
-        /// How long a guarded request's body may take.
-        body_timeout: Span<100, HOUR> = Default("30s"),
-    }
-    later {}
-}
-
-section! {
     /// Log lines.
     Log {
         /// `text` for people, `json` for machines.
@@ -133,24 +116,3 @@ section! {
 }
 
 choice! { telemetry::LogFormat { "text" => Self::Text, "json" => Self::Json } later {} }
-
-section! {
-    /// An API behind the gateway.
-    Upstream {
-        /// Its servers, such as `http://127.0.0.1:9001`; taken in turn.
-        servers: Vec<Field<Text>> = Required("write `servers: [\"http://127.0.0.1:9001\"]`"),
-        /// How long a connection may take to be made.
-        connect_timeout: Span<1, MINUTE> = Default("1s"),
-        /// How long an idle connection is kept; less than the server keeps it.
-        idle_timeout: Span<0, HOUR> = Default("4s"),
-        /// Which Host the upstream sees: the client's, or the server's own.
-        host: upstream::Host = Default("preserve"),
-        /// How long a client waits at most.
-        response_timeout: Span<10, HOUR> = Default("30s"),
-        /// How long an attempt may take at most.
-        attempt_timeout: Span<10, DAY> = Default("5m"),
-    }
-    later { "tls", "health", "balance", "retries", "http2" }
-}
-
-choice! { upstream::Host { "preserve" => Self::Preserve, "server" => Self::Server } later {} }

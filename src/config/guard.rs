@@ -5,10 +5,10 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 
-use super::file::Upstream;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
+use super::upstreams::Upstream;
 use super::values::{not_empty, size_text, span_text};
 use crate::keys::{FingerprintSettings, Source};
 use crate::machine::Policy;

@@ -6,6 +6,7 @@ mod file;
 mod finding;
 mod guard;
 mod interpolate;
+mod limits;
 mod reach;
 mod reader;
 mod route;
@@ -13,6 +14,7 @@ mod routes;
 mod schema;
 mod show;
 mod tree;
+mod upstreams;
 mod values;
 
 use std::path::Path;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::file::{File, Upstream};
+use super::file::File;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, remedy, values};
 use super::route::Route;
+use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
 use super::{guard, reach};
 use crate::gateway;

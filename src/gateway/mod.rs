@@ -22,7 +22,6 @@ pub use routes::Routes;
 pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
 pub use target::{Target, is_forwarded};
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{Request, Response, request};
@@ -32,6 +31,7 @@ use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
 use crate::upstream::{Outgoing, Upstream, headers};
+use crate::wire::Client;
 use limits::Budget;
 use tally::Tally;
 
@@ -65,7 +65,7 @@ struct Routed<'a> {
     index: usize,
     route: &'a Route,
     target: Target,
-    peer: IpAddr,
+    client: &'a Client,
 }
 
 /// An answer, and how the request counts.
@@ -110,9 +110,9 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+    pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
-        let (response, verdict) = match self.answer(request, peer, &mut tally).await {
+        let (response, verdict) = match self.answer(request, client, &mut tally).await {
             Ok(answer) => answer,
             Err(problem) => {
                 let mut response = problem.response(&self.shared.settings.problem_types);
@@ -126,12 +126,12 @@ impl Gateway {
         response
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr, tally: &mut Tally) -> Result<Answer, Problem> {
+    async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
         let (head, body) = request.into_parts();
         let target = Target::of(&head)?;
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
         tally.routed(index);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], target, peer };
+        let routed = Routed { index, route: &self.shared.settings.routes[index], target, client };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
@@ -144,8 +144,13 @@ impl Gateway {
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
-        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.peer));
-        let hop = Hop { peer: routed.peer, trusted, scheme: "http", host: Some(&routed.target.authority) };
+        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.client.peer));
+        let hop = Hop {
+            peer: routed.client.peer,
+            trusted,
+            scheme: routed.client.scheme(),
+            host: Some(&routed.target.authority),
+        };
         let fields = headers::outbound(&head.headers, &hop);
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;

@@ -1,8 +1,13 @@
-//! Listeners and connections: accepting, driving HTTP/1.1, and letting go in order. It does not know what is served.
+//! Listeners and connections: accepting, driving, and letting go in order. It does not know what is served.
+
+mod connection;
+mod listen;
+
+pub use listen::bind;
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,14 +15,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::wire::Client;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone)]
@@ -30,42 +33,12 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-/// Connections waiting to be accepted, per listener.
-const BACKLOG: i32 = 1024;
-/// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
-const HEAD_LIMIT: usize = 64 * 1024;
 /// Pause after a failed accept: file descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection over the limit is kept for its answer.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections over the limit that are being told so, at once; any more are closed without a word.
 const FAREWELLS: usize = 256;
-
-/// One listener for each worker, all on the same address: the kernel spreads connections over them.
-///
-/// # Errors
-/// When the address cannot be had.
-pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
-    // Alone first: sharing a port is for the workers of one gateway. Another gateway that listens there, with a store
-    // of its own, would run its half of the duplicates.
-    let alone = listener(address, false)?;
-    if workers <= 1 {
-        return Ok(vec![alone]);
-    }
-    let address = alone.local_addr()?;
-    drop(alone);
-    (0..workers).map(|_| listener(address, true)).collect()
-}
-
-fn listener(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
 
 /// Connections that may be open at once, over all workers.
 #[derive(Debug, Clone)]
@@ -125,7 +98,7 @@ pub struct Doorway {
 /// When the listener cannot be used at all.
 pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) -> io::Result<()>
 where
-    H: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -149,7 +122,7 @@ where
                     }
                 }
                 Some(place) => {
-                    let connection = drive(stream, peer.ip(), doorway.clone(), handle.clone());
+                    let connection = connection::drive(stream, peer.ip(), doorway.clone(), handle.clone());
                     open.spawn(async move {
                         connection.await;
                         drop(place);
@@ -176,52 +149,9 @@ async fn turn_away(mut stream: TcpStream, words: Bytes, place: Open) {
     drop(place);
 }
 
-async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
-where
-    H: Fn(Request<Incoming>, IpAddr) -> F,
-    F: Future<Output = Response<B>>,
-    B: http_body::Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY");
-    }
-    let service = service_fn(|request| {
-        let answer = handle(request, peer);
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(doorway.header_timeout)
-        .max_header_size(HEAD_LIMIT)
-        .preserve_header_case(true)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = doorway.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn workers_share_an_address_and_others_do_not() {
-        let first = bind(([127, 0, 0, 1], 0).into(), 2).unwrap();
-        let address = first[0].local_addr().unwrap();
-        assert_eq!(first[1].local_addr().unwrap(), address);
-        for workers in [1, 2] {
-            assert_eq!(bind(address, workers).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        }
-    }
 
     #[test]
     fn places_are_given_back() {

@@ -1,0 +1,54 @@
+//! One client connection: from the accepted socket to its end.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use super::Doorway;
+use crate::wire::Client;
+
+/// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
+const HEAD_LIMIT: usize = 64 * 1024;
+
+/// Serves one connection to its end, or until the doorway closes and its present request is answered.
+pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
+where
+    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    F: Future<Output = Response<B>>,
+    B: http_body::Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let client = Arc::new(Client { peer, secure: false });
+    let service = service_fn(|request| {
+        let answer = handle(request, Arc::clone(&client));
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(doorway.header_timeout)
+        .max_header_size(HEAD_LIMIT)
+        .preserve_header_case(true)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = doorway.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}
