@@ -6,10 +6,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Loaded};
-use crate::{app, telemetry};
+use crate::{app, telemetry, tls};
 
 /// The exit code of a bad command line (clap's own) and of a bad configuration.
 const MISCONFIGURED: u8 = 2;
@@ -33,7 +34,7 @@ enum Command {
     /// Print the JSON Schema of the configuration file.
     Schema,
     /// Say what the gateway would make of a request: its route, key, scope and fingerprint, or the refusal.
-    Explain(explain::Explain),
+    Explain(Box<explain::Explain>),
     /// Tell a story of retries, double clicks and a crash against a sample API, then stay up to be played with.
     Demo(Demo),
 }
@@ -56,14 +57,11 @@ struct Demo {
 pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(file) => with_config(&file, serve),
-        Command::Check(file) => with_config(&file, |loaded| print(&config::show(&loaded.settings))),
+        Command::Check(file) => with_config(&file, |loaded| check(&loaded)).or_else(|error| Ok(misconfigured(&error))),
         Command::Explain(given) => {
             let explained = with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?));
             // What it cannot explain was not put right on the command line.
-            explained.or_else(|error| {
-                complain(&format!("oncegate: {error:#}"));
-                Ok(ExitCode::from(MISCONFIGURED))
-            })
+            explained.or_else(|error| Ok(misconfigured(&error)))
         }
         Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
@@ -72,6 +70,19 @@ pub fn run() -> ExitCode {
         complain(&format!("oncegate: {error:#}"));
         ExitCode::FAILURE
     })
+}
+
+/// Prints what is in force, if what it names can be used as well.
+fn check(loaded: &Loaded) -> anyhow::Result<()> {
+    if let Some(tls) = &loaded.settings.server.front.tls {
+        tls::Server::load(tls.certificates.clone()).context("tls")?;
+    }
+    print(&config::show(&loaded.settings))
+}
+
+fn misconfigured(error: &anyhow::Error) -> ExitCode {
+    complain(&format!("oncegate: {error:#}"));
+    ExitCode::from(MISCONFIGURED)
 }
 
 fn serve(loaded: Loaded) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use oncegate::config::parse;
-use oncegate::telemetry::{Metrics, Outcome, StoreOp, Verdict};
+use oncegate::telemetry::{Handshake, Metrics, Outcome, StoreOp, Verdict};
 use regex::Regex;
 
 fn page(name: &str) -> String {
@@ -101,6 +101,7 @@ fn the_readme_lists_every_metric_and_label() {
     assert_eq!(missing(&readme, names), Vec::<&str>::new());
     assert_eq!(missing(&readme, Verdict::ALL.iter().map(|verdict| verdict.label())), Vec::<&str>::new());
     assert_eq!(missing(&readme, Outcome::ALL.iter().map(|outcome| outcome.label())), Vec::<&str>::new());
+    assert_eq!(missing(&readme, Handshake::ALL.iter().map(|step| step.label())), Vec::<&str>::new());
     assert_eq!(missing(&readme, StoreOp::ALL.iter().map(|op| op.label())), Vec::<&str>::new());
 }
 

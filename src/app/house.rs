@@ -18,6 +18,7 @@ use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
 use crate::server::{self, Connections, Doorway};
 use crate::store::Store;
+use crate::tls::Watch;
 use crate::wire::Client;
 
 /// How often the clock is set by the store's, and the store is looked after.
@@ -43,7 +44,9 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Tc
             None => parts.stop.cancelled().await,
         }
     };
-    let time = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter)) };
+    let time = async {
+        tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter), certify(&parts))
+    };
     // Claims are withdrawn and doubts are counted until the operators' door has closed; an operator who hangs does not
     // hold up the end.
     tokio::select! { () = operators => {}, _ = time => {}, () = parts.overdue() => {} }
@@ -54,6 +57,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
     let metrics = Arc::clone(&parts.arbiter.metrics);
     let router = Admin::new(settings, arbiter, metrics, namespaces(parts)).router();
     let doorway = Doorway {
+        front: Arc::default(),
         connections: Connections::new(CONNECTIONS),
         header_timeout: parts.settings.gateway.limits.header_timeout,
         turned_away: Bytes::new(),
@@ -111,6 +115,16 @@ async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
         {
             tracing::debug!(%error, "claims without a reply still wait");
         }
+    }
+}
+
+/// Takes over certificates that change.
+async fn certify(parts: &Parts) {
+    let Some(tls) = &parts.tls else { return };
+    let mut watch = Watch::new(tls.files());
+    loop {
+        watch.changed().await;
+        parts.reload_certificates(tls);
     }
 }
 

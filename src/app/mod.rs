@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,11 @@ use crate::arbiter::{self, Lines, ReplayCache, Unconfirmed};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gateway;
-use crate::server::{self, Connections, Doorway};
+use crate::server::{self, Connections, Doorway, Front};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
 use crate::telemetry::{LinesLost, Metrics};
+use crate::tls;
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,9 @@ pub enum StartError {
     /// The store is there, and must not be used.
     #[error("the store must not be used: {0}")]
     Refused(String),
+    /// The certificates cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] tls::Error),
     /// The filter's settings.
     #[error("filter: {0}")]
     Filter(#[from] store::filter::SettingsError),
@@ -63,6 +68,7 @@ struct Parts {
     store: Arc<Opened>,
     arbiter: Arc<arbiter::Shared>,
     gateway: Arc<gateway::Shared>,
+    tls: Option<Arc<tls::Server>>,
     lines_lost: LinesLost,
     stop: CancellationToken,
 }
@@ -178,6 +184,7 @@ impl Parts {
     fn new(settings: Settings, lines_lost: LinesLost) -> Result<Self, StartError> {
         let clock = Clock::system();
         let metrics = Arc::new(metrics(&settings)?);
+        let tls = settings.server.front.tls.clone().map(|tls| tls::Server::load(tls.certificates)).transpose()?;
         let store = store(&settings, &clock)?;
         Ok(Self {
             arbiter: Arc::new(arbiter::Shared {
@@ -193,6 +200,7 @@ impl Parts {
             gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
             store: Arc::new(store),
             settings: Arc::new(settings),
+            tls: tls.map(Arc::new),
             lines_lost,
             stop: CancellationToken::new(),
         })
@@ -200,11 +208,38 @@ impl Parts {
 
     fn doorway(&self) -> Doorway {
         let limits = &self.settings.gateway.limits;
+        let types = &self.settings.gateway.problem_types;
+        let settings = &self.settings.server.front;
+        let tls = self.tls.as_ref().zip(settings.tls.as_ref()).map(|(server, settings)| server::Tls {
+            server: Arc::clone(server),
+            timeout: settings.handshake_timeout,
+            plain: gateway::not_encrypted(types),
+        });
+        // Plain words are no answer to a client that speaks TLS, and a handshake would cost more than the connection.
+        let turned_away = if tls.is_some() { Bytes::new() } else { gateway::turned_away(types) };
+        let front = Front {
+            proxies: settings.proxies.clone(),
+            tls,
+            http2: settings.http2,
+            metrics: Some(Arc::clone(&self.arbiter.metrics)),
+        };
         Doorway {
+            front: Arc::new(front),
             connections: Connections::new(limits.connections),
             header_timeout: limits.header_timeout,
-            turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
+            turned_away,
             stop: self.stop.clone(),
+        }
+    }
+
+    /// Reads the certificates again, and says what came of it.
+    fn reload_certificates(&self, tls: &tls::Server) {
+        let reloaded = tls.reload();
+        self.arbiter.metrics.tls_reload_failed(reloaded.is_err());
+        match reloaded {
+            Ok(true) => tracing::info!("new certificates are in use"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the certificates stay as they were"),
         }
     }
 

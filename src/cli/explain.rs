@@ -14,6 +14,8 @@ use http_body_util::BodyExt;
 use crate::config::Settings;
 use crate::gateway::{Guard, Mode, Problem, Route, Routes, Target};
 use crate::keys::{self, BodyForm, Explanation, Piece};
+use crate::tls::pem;
+use crate::wire::Certificate;
 
 /// A request to explain.
 #[derive(Debug, Args)]
@@ -29,6 +31,9 @@ pub(super) struct Explain {
     /// A header, as `Name: value`; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
+    /// A PEM file with the certificate that the client shows. It is not verified here.
+    #[arg(long, value_name = "FILE")]
+    client_certificate: Option<PathBuf>,
     /// The body. No Content-Type is added.
     #[arg(long, value_name = "TEXT", conflicts_with = "data_file")]
     data: Option<String>,
@@ -56,7 +61,7 @@ pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<St
         line(&mut page, "guard", "none: every request goes to the upstream");
         return Ok(page);
     };
-    page.push_str(&guarded(settings, guard, &target.request(&head, body))?);
+    page.push_str(&guarded(settings, guard, &target.request(&head, body, given.certificate()?.as_ref()))?);
     Ok(page)
 }
 
@@ -155,6 +160,12 @@ impl Explain {
         }
         let target = self.url.path_and_query().map_or("/", |target| target.as_str());
         Ok(request.uri(target).body(())?.into_parts().0)
+    }
+
+    fn certificate(&self) -> anyhow::Result<Option<Certificate>> {
+        let Some(path) = &self.client_certificate else { return Ok(None) };
+        let shown = pem::certificates(path, &pem::read(path)?)?;
+        Ok(shown.first().map(Certificate::of))
     }
 
     fn method(&self) -> Method {

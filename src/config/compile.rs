@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{At, Field, values};
 use super::values::Text;
-use super::{limits, routes, upstreams};
+use super::{front, limits, routes, upstreams};
 use crate::{admin, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -18,7 +18,7 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
     let routes = routes::compile(file, report);
-    let server = server(file);
+    let server = server(file, report);
     let admin = file.admin.value().and_then(|section| admin(section, report));
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
@@ -43,12 +43,14 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     })
 }
 
-fn server(file: &File) -> Option<server::Settings> {
+fn server(file: &File, report: &mut Report) -> Option<server::Settings> {
+    let front = front::compile(&file.tls, &file.http2, &file.proxy_protocol, report);
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(server::Settings {
         listen: *file.listen.value()?,
         workers: file.workers.either(|workers| workers.value.0, cores)?,
         drain_timeout: file.drain_timeout.value()?.0,
+        front: front?,
     })
 }
 

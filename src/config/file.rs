@@ -2,12 +2,13 @@
 //! across fields.
 
 use super::define::{choice, section};
+use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
 use super::reader::Field;
 use super::route::Route;
 use super::upstreams::Upstream;
 use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, SECOND, Share, Size, Span, Text};
-use crate::gateway::Network;
+use crate::wire::Network;
 use crate::{admin, telemetry};
 use std::net::SocketAddr;
 
@@ -18,6 +19,12 @@ section! {
         listen: SocketAddr = Default("127.0.0.1:8080"),
         /// How many single-threaded runtimes; by default one per core.
         workers: Count<1, 1024> = Optional,
+        /// TLS in front; absent: plain.
+        tls: Tls = Optional,
+        /// HTTP/2 in front.
+        http2: Http2 = Default("{}"),
+        /// The PROXY protocol; absent: no peer speaks it.
+        proxy_protocol: ProxyProtocol = Optional,
         /// The operators' door.
         admin: Admin = Default("{}"),
         /// Where records live.
@@ -43,7 +50,7 @@ section! {
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "cors", "tls", "claims", "http2", "websocket", "reload", "tracing", "otlp" }
+    later { "tokens", "cors", "claims", "websocket", "reload", "tracing", "otlp" }
 }
 
 section! {

@@ -21,6 +21,8 @@ const DOUBT: Duration = Duration::from_hours(72);
 /// What a guard is checked against.
 pub(super) struct Around<'a> {
     pub(super) upstream: Option<&'a Upstream>,
+    /// Whether clients are asked for certificates; true while that cannot be told.
+    pub(super) client_certificates: bool,
     /// The most bytes that all buffered bodies may take together.
     pub(super) buffered_bodies: Option<usize>,
 }
@@ -33,7 +35,7 @@ pub(super) fn compile(
     report: &mut Report,
 ) -> Option<gateway::Guard> {
     let section = &at.value;
-    let keys = keys(route, section, report);
+    let keys = keys(route, section, around, report);
     let policy = policy(section, keys.as_ref(), around, report);
     patience(section, around, report);
     body_limits(section, around, report);
@@ -55,9 +57,9 @@ pub(super) fn compile(
     })
 }
 
-fn keys(route: &Route, section: &Idempotency, report: &mut Report) -> Option<keys::Settings> {
+fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut Report) -> Option<keys::Settings> {
     let sources = section.key.at().and_then(|list| key_sources(list, report));
-    let scope = section.scope.at().and_then(|at| scope(at, report));
+    let scope = section.scope.at().and_then(|at| scope(at, around, report));
     let fingerprint = section.fingerprint.value()?;
     let ignore = fingerprint.ignore.value()?;
     let namespace = section.namespace.either(|stated| Some(&stated.value.0), || Some(&route.name.value()?.0))??;
@@ -118,9 +120,12 @@ fn checked(name: &HeaderName, place: &Place, report: &mut Report) -> Option<Head
     Some(name.clone())
 }
 
-fn scope(at: &At<Scope>, report: &mut Report) -> Option<keys::Scope> {
+fn scope(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
     let warning = match &at.value {
-        Scope::TrustedHeader(_) | Scope::All(_) => None,
+        Scope::TrustedHeader(_) | Scope::ClientCertificate(keys::CertificateName::Subject) | Scope::All(_) => None,
+        Scope::ClientCertificate(_) => {
+            Some("changes when a certificate is renewed: a retry after it is a new operation")
+        }
         Scope::Header(_) => Some("a header is the client's own word: another client can name the same scope"),
         Scope::Cookie(_) => Some("a cookie is the client's own word, unless the upstream verifies it"),
         Scope::Authorization(_) => Some("changes with each refresh of a token: a retry after it is a new operation"),
@@ -134,26 +139,33 @@ fn scope(at: &At<Scope>, report: &mut Report) -> Option<keys::Scope> {
         Scope::Header(name) => keys::Scope::Header(checked(name, &at.place, report)?),
         Scope::Cookie(name) => keys::Scope::Cookie(name.0.clone()),
         Scope::Authorization(_) => keys::Scope::Authorization,
+        Scope::ClientCertificate(name) => {
+            if !around.client_certificates {
+                report.fault(&at.place, "no client is asked for a certificate: set `tls.client_certificates`");
+                return None;
+            }
+            keys::Scope::ClientCertificate(*name)
+        }
         Scope::Nobody => keys::Scope::None,
         Scope::All(parts) => {
             not_empty(&at.place, parts.is_empty(), "`{ trusted_header: X-Customer-Id }`", report);
-            let parts: Vec<_> = parts.iter().map(|part| scope_part(part.at()?, report)).collect();
+            let parts: Vec<_> = parts.iter().map(|part| scope_part(part.at()?, around, report)).collect();
             keys::Scope::All(parts.into_iter().collect::<Option<_>>()?)
         }
     })
 }
 
-fn scope_part(at: &At<Scope>, report: &mut Report) -> Option<keys::Scope> {
+fn scope_part(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
     if matches!(at.value, Scope::All(_) | Scope::Nobody) {
-        report.fault(&at.place, "cannot stand inside of `all`: use trusted_header, header, cookie or authorization");
+        report.fault(&at.place, "cannot stand inside of `all`: use any other");
         return None;
     }
-    scope(at, report)
+    scope(at, around, report)
 }
 
 fn proves_the_caller(scope: &keys::Scope) -> bool {
     match scope {
-        keys::Scope::TrustedHeader(_) => true,
+        keys::Scope::TrustedHeader(_) | keys::Scope::ClientCertificate(_) => true,
         keys::Scope::All(parts) => parts.iter().any(proves_the_caller),
         keys::Scope::Header(_) | keys::Scope::Cookie(_) | keys::Scope::Authorization | keys::Scope::None => false,
     }

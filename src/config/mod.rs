@@ -4,6 +4,7 @@ mod compile;
 mod define;
 mod file;
 mod finding;
+mod front;
 mod guard;
 mod interpolate;
 mod limits;

@@ -170,6 +170,8 @@ one_of! {
         "cookie" => Cookie(Text),
         /// The digest of the Authorization header.
         "authorization" => Authorization(Hash),
+        /// The client's certificate, or its subject; needs `tls.client_certificates`.
+        "client_certificate" => ClientCertificate(keys::CertificateName),
         /// Several values together.
         "all" => All(Vec<Field<Scope>>),
     }
@@ -177,7 +179,7 @@ one_of! {
         /// One scope for all callers.
         "none" => Nobody
     }
-    later { "jwt_claim", "client_certificate" }
+    later { "jwt_claim" }
 }
 
 /// The only form of `authorization`.
@@ -185,6 +187,10 @@ one_of! {
 pub(super) struct Hash;
 
 choice! { Hash { "hash" => Self } later {} }
+choice! {
+    keys::CertificateName { "fingerprint" => Self::Fingerprint, "subject" => Self::Subject }
+    later {}
+}
 choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later {} }
 choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
 choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }

@@ -8,7 +8,7 @@ use super::reader::{At, Field, remedy, values};
 use super::route::Route;
 use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
-use super::{guard, reach};
+use super::{front, guard, reach};
 use crate::gateway;
 
 /// Translates all routes.
@@ -21,9 +21,19 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
         report,
     );
     let upstreams = file.upstreams.value();
+    let client_certificates = front::asks_clients(&file.tls);
     let buffered_bodies = file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0);
-    let routes: Vec<_> =
-        list.value.iter().map(|field| route(field.at()?, upstreams, buffered_bodies, report)).collect();
+    let routes: Vec<_> = list
+        .value
+        .iter()
+        .map(|field| {
+            let at = field.at()?;
+            let upstream = at.value.upstream.at().zip(upstreams);
+            let upstream = upstream.and_then(|(name, named)| find_upstream(name, named, report));
+            let section = upstream.and_then(|place| upstreams?.0.get(place)?.1.value());
+            route(at, upstream, &guard::Around { upstream: section, client_certificates, buffered_bodies }, report)
+        })
+        .collect();
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
     unused_upstreams(&list.value, upstreams, report);
@@ -37,18 +47,15 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
 
 fn route(
     at: &At<Route>,
-    upstreams: Option<&Named<Upstream>>,
-    buffered_bodies: Option<usize>,
+    upstream: Option<usize>,
+    around: &guard::Around<'_>,
     report: &mut Report,
 ) -> Option<gateway::Route> {
     let route = &at.value;
-    let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
-    let section = upstream.and_then(|place| upstreams?.0.get(place)?.1.value());
-    let around = guard::Around { upstream: section, buffered_bodies };
     let guard = match &route.idempotency {
         Field::Absent => Some(None),
         Field::Broken => None,
-        Field::Given(at) => guard::compile(route, at, &around, report).map(Some),
+        Field::Given(at) => guard::compile(route, at, around, report).map(Some),
     };
     let matching = route.r#match.value()?;
     Some(gateway::Route {

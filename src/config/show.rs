@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::time::Duration;
 
 use super::Settings;
 use super::values::{size_text, span_text};
 use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, Route, StoreFailure};
 use crate::keys::{Missing, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
-use crate::{admin, store, telemetry, upstream};
+use crate::{admin, server, store, telemetry, tls, upstream};
 
 /// What stands where a secret stands.
 const MASK: &str = "***";
@@ -18,6 +19,7 @@ pub fn show(settings: &Settings) -> String {
     let mut page = Page::default();
     page.put("listen", quoted(settings.server.listen));
     page.put("workers", settings.server.workers);
+    front(&mut page, &settings.server.front);
     page.section("admin", |page| admin(page, &settings.admin));
     page.section("store", |page| store(page, &settings.store));
     page.section("filter", |page| {
@@ -49,6 +51,50 @@ pub fn show(settings: &Settings) -> String {
         }
     });
     page.text
+}
+
+fn front(page: &mut Page, settings: &server::FrontSettings) {
+    if let Some(tls) = &settings.tls {
+        page.section("tls", |page| show_tls(page, &tls.certificates, tls.handshake_timeout));
+    }
+    page.section("http2", |page| match &settings.http2 {
+        None => page.put("enabled", false),
+        Some(http2) => {
+            page.put("enabled", true);
+            page.put("max_concurrent_streams", http2.streams);
+            page.put("header_list_size", size_text(http2.header_list.into()));
+            page.put("stream_window", size_text(http2.stream_window.into()));
+            page.put("connection_window", size_text(http2.connection_window.into()));
+            page.put("keep_alive_interval", span_text(http2.ping_interval));
+            page.put("keep_alive_timeout", span_text(http2.ping_timeout));
+            page.put("max_reset_streams", http2.resets);
+        }
+    });
+    if !settings.proxies.is_empty() {
+        page.section("proxy_protocol", |page| page.put("from", list(&settings.proxies)));
+    }
+}
+
+fn show_tls(page: &mut Page, settings: &tls::Settings, timeout: Duration) {
+    page.section("certificates", |page| {
+        for pair in &settings.certificates {
+            page.item(|page| {
+                page.put("certificate", quoted(pair.certificate.display()));
+                page.put("key", quoted(pair.key.display()));
+            });
+        }
+    });
+    page.put("min_version", quoted(if settings.oldest == tls::Oldest::Tls12 { "1.2" } else { "1.3" }));
+    let (clients, authorities) = match &settings.clients {
+        tls::ClientCertificates::None => ("none", None),
+        tls::ClientCertificates::Optional(path) => ("optional", Some(path)),
+        tls::ClientCertificates::Required(path) => ("required", Some(path)),
+    };
+    page.put("client_certificates", clients);
+    if let Some(path) = authorities {
+        page.put("client_ca", quoted(path.display()));
+    }
+    page.put("handshake_timeout", span_text(timeout));
 }
 
 fn admin(page: &mut Page, settings: &admin::Settings) {
@@ -183,6 +229,7 @@ fn scope(scope: &Scope) -> String {
         Scope::Header(name) => format!("{{ header: {} }}", quoted(name)),
         Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
         Scope::Authorization => "{ authorization: hash }".to_owned(),
+        Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
         Scope::All(parts) => {
             let parts: Vec<String> = parts.iter().map(self::scope).collect();
             format!("{{ all: [{}] }}", parts.join(", "))

@@ -10,7 +10,8 @@ use serde_json::{Value as Json, json};
 use super::finding::{Place, Report};
 use super::reader::{At, Field, Schemas, Setting, parsed, read_field, remedy, scalar_schema, text};
 use super::tree::{Node, Value};
-use crate::gateway::{Network, Pattern, is_forwarded};
+use crate::gateway::{Pattern, is_forwarded};
+use crate::wire::Network;
 
 /// Milliseconds of the units, for bounds.
 pub(super) const SECOND: u64 = 1_000;

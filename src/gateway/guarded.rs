@@ -43,7 +43,8 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query()) {
+        let certificate = routed.client.certificate.as_ref();
+        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate) {
             if shadow {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
             }
@@ -59,7 +60,7 @@ impl Gateway {
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
-        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
+        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), certificate)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
             Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,

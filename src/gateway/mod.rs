@@ -17,9 +17,9 @@ mod target;
 
 pub use body::{Body, BoxError};
 pub use pattern::{Pattern, PatternError};
-pub use problem::{Problem, turned_away};
+pub use problem::{Problem, not_encrypted, turned_away};
 pub use routes::Routes;
-pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use settings::{Guard, Limits, Mode, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
 pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;

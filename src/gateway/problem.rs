@@ -285,22 +285,31 @@ impl Problem {
         }
         problem.to_string()
     }
+
+    /// The whole answer as bytes, for a listener that knows nothing of HTTP's contents.
+    fn raw(&self, types: &str) -> Bytes {
+        let (headers, body) = (self.headers(), self.json(types));
+        let mut answer = format!("HTTP/1.1 {}\r\n", self.row().status).into_bytes();
+        for (name, value) in &headers {
+            answer.extend_from_slice(name.as_ref());
+            answer.extend_from_slice(b": ");
+            answer.extend_from_slice(value.as_bytes());
+            answer.extend_from_slice(b"\r\n");
+        }
+        let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        answer.extend_from_slice(rest.as_bytes());
+        answer.into()
+    }
 }
 
-/// The whole answer to a connection over the limit, for a listener that knows nothing of HTTP's contents.
+/// The whole answer to a connection over the limit.
 pub fn turned_away(types: &str) -> Bytes {
-    let problem = Problem::Overloaded("connections");
-    let (headers, body) = (problem.headers(), problem.json(types));
-    let mut answer = format!("HTTP/1.1 {}\r\n", problem.row().status).into_bytes();
-    for (name, value) in &headers {
-        answer.extend_from_slice(name.as_ref());
-        answer.extend_from_slice(b": ");
-        answer.extend_from_slice(value.as_bytes());
-        answer.extend_from_slice(b"\r\n");
-    }
-    let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    answer.extend_from_slice(rest.as_bytes());
-    answer.into()
+    Problem::Overloaded("connections").raw(types)
+}
+
+/// The whole answer to plain HTTP where TLS is spoken.
+pub fn not_encrypted(types: &str) -> Bytes {
+    Problem::BadRequest("This port speaks TLS: use https.".to_owned()).raw(types)
 }
 
 impl From<keys::Refusal> for Problem {

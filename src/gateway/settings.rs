@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, StatusCode};
 
 use super::pattern::Pattern;
+use crate::wire::Network;
 use crate::{keys, machine::Policy};
 
 /// The whole door.
@@ -117,43 +118,4 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a guarded request's body may take, in full.
     pub body_timeout: Duration,
-}
-
-/// A network in CIDR notation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: std::net::IpAddr,
-    prefix: u8,
-}
-
-impl Network {
-    /// Reads `10.0.0.0/8`, `::1/128`, or a lone address.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-        let address: std::net::IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Some(most), |digits| digits.parse().ok())?;
-        (prefix <= most).then_some(Self { address, prefix })
-    }
-
-    /// Whether `peer` is inside.
-    pub fn contains(&self, peer: std::net::IpAddr) -> bool {
-        match (self.address, peer.to_canonical()) {
-            (std::net::IpAddr::V4(net), std::net::IpAddr::V4(peer)) => {
-                let shift = 32 - u32::from(self.prefix);
-                u32::from(net).checked_shr(shift).unwrap_or(0) == u32::from(peer).checked_shr(shift).unwrap_or(0)
-            }
-            (std::net::IpAddr::V6(net), std::net::IpAddr::V6(peer)) => {
-                let shift = 128 - u32::from(self.prefix);
-                u128::from(net).checked_shr(shift).unwrap_or(0) == u128::from(peer).checked_shr(shift).unwrap_or(0)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
 }

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Uri, request};
 
 use super::problem::Problem;
 use crate::keys::{self, path};
+use crate::wire::Certificate;
 
 /// Whether requests with this method are taken at all: CONNECT asks for a tunnel, and TRACE would show the client what
 /// proxies before us have added. `post` is not `POST`, so it would miss the guard of `POST`; yet some servers take one
@@ -50,7 +51,7 @@ impl Target {
     }
 
     /// The request as keys and fingerprints look at it.
-    pub fn request(&self, head: &request::Parts, body: Bytes) -> keys::Request {
+    pub fn request(&self, head: &request::Parts, body: Bytes, certificate: Option<&Certificate>) -> keys::Request {
         keys::Request {
             method: head.method.clone(),
             authority: self.authority.clone(),
@@ -58,6 +59,7 @@ impl Target {
             query: head.uri.query().map(str::to_owned),
             raw_path: head.uri.path().to_owned(),
             headers: head.headers.clone(),
+            certificate: certificate.cloned(),
             body,
         }
     }

@@ -73,7 +73,7 @@ fn key_piece(part: &source::Part<'_>) -> Piece {
 }
 
 fn scope_piece(value: &scope::Value<'_>) -> Piece {
-    let shown = if value.kind == scope::CREDENTIALS {
+    let shown = if [scope::CREDENTIALS, scope::CERTIFICATE].contains(&value.kind) {
         hex(&value.bytes)
     } else {
         String::from_utf8_lossy(&value.bytes).into_owned()

@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
-pub use settings::{FingerprintSettings, Missing, Scope, Settings, Source};
+pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId};
+use crate::wire::Certificate;
 use frame::Frame;
 use source::{Body, Found, View};
 
@@ -44,6 +45,8 @@ pub struct Request {
     pub raw_path: String,
     /// The headers as sent.
     pub headers: HeaderMap,
+    /// The certificate by which the client has proven who it is.
+    pub certificate: Option<Certificate>,
     /// The whole body.
     pub body: Bytes,
 }
@@ -77,11 +80,16 @@ pub enum Refusal {
 ///
 /// # Errors
 /// When the request cannot name an operation, whatever its body.
-pub fn check_head(settings: &Settings, headers: &HeaderMap, query: Option<&str>) -> Result<(), Refusal> {
+pub fn check_head(
+    settings: &Settings,
+    headers: &HeaderMap,
+    query: Option<&str>,
+    certificate: Option<&Certificate>,
+) -> Result<(), Refusal> {
     check_names(settings, headers)?;
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
-    scope::values(&settings.scope, headers).map(|_| ())
+    scope::values(&settings.scope, headers, certificate).map(|_| ())
 }
 
 /// Names the operation that a request asks for.
@@ -132,7 +140,7 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
     // Even a request without a key must show whose it is.
-    let scope = scope::values(&settings.scope, &request.headers)?;
+    let scope = scope::values(&settings.scope, &request.headers, request.certificate.as_ref())?;
     let key = match found {
         Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts }),
         Found::Absent | Found::NeedsBody => None,
@@ -214,6 +222,7 @@ mod tests {
             query: None,
             raw_path: "/orders".to_owned(),
             headers,
+            certificate: None,
             body: Bytes::copy_from_slice(body.as_bytes()),
         }
     }
@@ -244,7 +253,7 @@ mod tests {
 
     /// What the head shows must agree with what the whole request shows.
     fn both(settings: &Settings, request: Request) -> Result<(), Refusal> {
-        let head = check_head(settings, &request.headers, request.query.as_deref());
+        let head = check_head(settings, &request.headers, request.query.as_deref(), request.certificate.as_ref());
         let whole = identify(settings, request).map(|_| ());
         assert_eq!(head, whole);
         whole
@@ -288,10 +297,10 @@ mod tests {
     #[test]
     fn the_head_waits_for_the_body_only_where_the_body_can_help() {
         let either = settings(vec![Source::Header(KEY), by_json("/no")]);
-        assert_eq!(check_head(&either, &HeaderMap::new(), None), Ok(()));
+        assert_eq!(check_head(&either, &HeaderMap::new(), None, None), Ok(()));
         assert!(is_missing(&identify(&either, request(&[], "{}")).map(|_| ())));
         let needs_both = settings(vec![Source::All(vec![by_json("/no"), Source::Header(KEY)])]);
-        assert!(is_missing(&check_head(&needs_both, &HeaderMap::new(), None)));
+        assert!(is_missing(&check_head(&needs_both, &HeaderMap::new(), None, None)));
     }
 
     #[test]

@@ -7,25 +7,32 @@ use http::{
 
 use super::frame::{Frame, print, sha256};
 use super::header::{self, Line};
-use super::{Refusal, Scope, Settings};
+use super::{CertificateName, Refusal, Scope, Settings};
 use crate::machine::Print;
+use crate::wire::Certificate;
 
 /// The kind of a value that is a digest of credentials.
 pub(super) const CREDENTIALS: &str = "credentials";
+/// The kind of a value that is a digest of a client's certificate.
+pub(super) const CERTIFICATE: &str = "client certificate";
 
 /// One value of a scope.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Value<'a> {
     /// The kind: values of different kinds never make the same scope.
     pub(super) kind: &'static str,
-    /// Which header or cookie.
+    /// Which header or cookie, or what of the certificate.
     pub(super) name: &'a str,
-    /// As sent; for the credentials only their digest.
+    /// As sent; of credentials and certificates only a digest.
     pub(super) bytes: Vec<u8>,
 }
 
 /// The values that make a request's scope.
-pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap) -> Result<Vec<Value<'a>>, Refusal> {
+pub(super) fn values<'a>(
+    scope: &'a Scope,
+    headers: &HeaderMap,
+    shown: Option<&Certificate>,
+) -> Result<Vec<Value<'a>>, Refusal> {
     let mut values = Vec::new();
     for leaf in leaves(scope) {
         let (kind, name, bytes) = match leaf {
@@ -36,6 +43,7 @@ pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap) -> Result<Vec<Va
                 let value = header_value(headers, &AUTHORIZATION)?;
                 (CREDENTIALS, AUTHORIZATION.as_str(), sha256(&value).to_vec())
             }
+            Scope::ClientCertificate(name) => (CERTIFICATE, name.word(), certificate(shown, *name)?),
             Scope::All(_) | Scope::None => continue,
         };
         values.push(Value { kind, name, bytes });
@@ -59,7 +67,7 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
         Scope::TrustedHeader(name) | Scope::Header(name) => Some(name.clone()),
         Scope::Cookie(_) => Some(COOKIE),
         Scope::Authorization => Some(AUTHORIZATION),
-        Scope::All(_) | Scope::None => None,
+        Scope::ClientCertificate(_) | Scope::All(_) | Scope::None => None,
     })
 }
 
@@ -101,6 +109,17 @@ fn header_value(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, Refus
     }
 }
 
+fn certificate(shown: Option<&Certificate>, name: CertificateName) -> Result<Vec<u8>, Refusal> {
+    let missing = |what: &str| Refusal::ScopeMissing(format!("The client {what}."));
+    let shown = shown.ok_or_else(|| missing("shows no certificate"))?;
+    match name {
+        CertificateName::Fingerprint => Ok(shown.fingerprint.to_vec()),
+        CertificateName::Subject => {
+            shown.subject.map(Vec::from).ok_or_else(|| missing("shows a certificate without a subject"))
+        }
+    }
+}
+
 /// The value of a cookie. HTTP/2 may send cookies on several lines, but none may come twice.
 fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal> {
     let crumbs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
@@ -133,7 +152,7 @@ mod tests {
 
     fn hash(scope: &Scope, fields: &[(&str, &str)]) -> [u8; 32] {
         let mut frame = Frame::new("test");
-        frame_values(&mut frame, &values(scope, &headers(fields)).unwrap());
+        frame_values(&mut frame, &values(scope, &headers(fields), None).unwrap());
         frame.finish()
     }
 
@@ -183,14 +202,38 @@ mod tests {
             (&Scope::Authorization, &[]),
         ];
         for (scope, fields) in cases {
-            assert!(matches!(values(scope, &headers(fields)), Err(Refusal::ScopeMissing(_))), "{scope:?} {fields:?}");
+            assert!(
+                matches!(values(scope, &headers(fields), None), Err(Refusal::ScopeMissing(_))),
+                "{scope:?} {fields:?}"
+            );
         }
-        assert!(values(&Scope::All(vec![Scope::None, header]), &headers(&[])).is_err());
+        assert!(values(&Scope::All(vec![Scope::None, header]), &headers(&[]), None).is_err());
+    }
+
+    #[test]
+    fn a_certificate_names_its_owner() {
+        let own = Certificate { fingerprint: [1; 32], subject: Some([2; 32]) };
+        let renewed = Certificate { fingerprint: [3; 32], ..own.clone() };
+        let nameless = Certificate { subject: None, ..own.clone() };
+        let bytes = |name, shown: Option<&Certificate>| {
+            let scope = Scope::ClientCertificate(name);
+            values(&scope, &headers(&[]), shown).map(|values| values[0].bytes.clone())
+        };
+        for name in [CertificateName::Fingerprint, CertificateName::Subject] {
+            assert!(matches!(bytes(name, None), Err(Refusal::ScopeMissing(_))));
+        }
+        assert_ne!(
+            bytes(CertificateName::Fingerprint, Some(&own)),
+            bytes(CertificateName::Fingerprint, Some(&renewed))
+        );
+        assert_eq!(bytes(CertificateName::Subject, Some(&own)), bytes(CertificateName::Subject, Some(&renewed)));
+        assert!(bytes(CertificateName::Fingerprint, Some(&nameless)).is_ok());
+        assert!(bytes(CertificateName::Subject, Some(&nameless)).is_err());
     }
 
     #[test]
     fn a_cookie_is_found_among_others_and_over_lines() {
         let fields = headers(&[("cookie", "a=b; sid = x=y ;c=d"), ("cookie", "e=f")]);
-        assert_eq!(values(&Scope::Cookie("sid".to_owned()), &fields).unwrap()[0].bytes, b"x=y");
+        assert_eq!(values(&Scope::Cookie("sid".to_owned()), &fields, None).unwrap()[0].bytes, b"x=y");
     }
 }

@@ -57,10 +57,31 @@ pub enum Scope {
     Cookie(String),
     /// The digest of the `Authorization` header. Changes when the credentials are refreshed.
     Authorization,
+    /// What the client has proven by its certificate.
+    ClientCertificate(CertificateName),
     /// Several values together.
     All(Vec<Scope>),
     /// One scope for all callers.
     None,
+}
+
+/// What of a client's certificate names the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateName {
+    /// The certificate itself. Changes when it is renewed.
+    Fingerprint,
+    /// Its subject. The authorities must give no two clients the same.
+    Subject,
+}
+
+impl CertificateName {
+    /// As the configuration writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fingerprint => "fingerprint",
+            Self::Subject => "subject",
+        }
+    }
 }
 
 /// What belongs to a request's fingerprint beside method, authority, path, query, content type and body.

@@ -1,4 +1,4 @@
-//! One client connection: from the accepted socket to its end.
+//! One client connection, from the accepted socket to its end: who is there, and which HTTP is spoken.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -7,48 +7,87 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
-use super::Doorway;
+use super::ahead::Ahead;
+use super::front::{self, Failure};
+use super::{Doorway, http1, http2};
 use crate::wire::Client;
 
-/// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
-const HEAD_LIMIT: usize = 64 * 1024;
+/// A connection that has come as far as its first request.
+enum Arrived {
+    Plain { stream: Ahead<TcpStream>, http2: bool },
+    Encrypted { stream: Box<TlsStream<Ahead<TcpStream>>>, http2: bool },
+}
 
-/// Serves one connection to its end, or until the doorway closes and its present request is answered.
+/// Serves one connection to its end, or until the doorway closes and its present requests are answered.
 pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
 where
     H: Fn(Request<Incoming>, Arc<Client>) -> F,
-    F: Future<Output = Response<B>>,
-    B: http_body::Body<Data = Bytes> + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let client = Arc::new(Client { peer, secure: false });
-    let service = service_fn(|request| {
-        let answer = handle(request, Arc::clone(&client));
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(doorway.header_timeout)
-        .max_header_size(HEAD_LIMIT)
-        .preserve_header_case(true)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = doorway.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let mut client = Client { peer, secure: false, certificate: None };
+    let arrived = tokio::select! {
+        // A request that is there already is answered, also when the doorway closes.
+        biased;
+        arrived = arrive(Ahead::new(stream), &mut client, &doorway) => arrived,
+        () = doorway.stop.cancelled() => return,
+    };
+    let ended = match arrived {
+        Ok(Arrived::Plain { stream, http2 }) => serve(stream, http2, client, &doorway, handle).await,
+        Ok(Arrived::Encrypted { stream, http2 }) => serve(*stream, http2, client, &doorway, handle).await,
+        Err(failure) => {
+            tracing::debug!(%peer, %failure, "connection not taken");
+            return;
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// From the socket to the first request: the PROXY header is before everything, then TLS.
+async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doorway) -> Result<Arrived, Failure> {
+    let (front, limit) = (&doorway.front, doorway.header_timeout);
+    if front.is_proxy(client.peer)
+        && let Some(address) = front.proxied(&mut stream, limit).await?
+    {
+        client.peer = address;
+    }
+    let Some(tls) = &front.tls else {
+        let http2 = front.begins_http2(&mut stream, limit).await?;
+        return Ok(Arrived::Plain { stream, http2 });
+    };
+    let stream = Box::new(front.encrypted(tls, stream).await?);
+    client.secure = true;
+    client.certificate = front::certificate(&stream);
+    let http2 = front::agreed_http2(&stream);
+    Ok(Arrived::Encrypted { stream, http2 })
+}
+
+async fn serve<IO, H, F, B>(
+    io: IO,
+    speaks_http2: bool,
+    client: Client,
+    doorway: &Doorway,
+    handle: H,
+) -> hyper::Result<()>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match doorway.front.http2.as_ref().filter(|_| speaks_http2) {
+        Some(settings) => http2::serve(io, client, settings, doorway, handle).await,
+        None => http1::serve(io, client, doorway, handle).await,
     }
 }

@@ -1,8 +1,14 @@
 //! Listeners and connections: accepting, driving, and letting go in order. It does not know what is served.
 
+mod ahead;
 mod connection;
+mod front;
+mod http1;
+pub mod http2;
 mod listen;
+mod proxy_header;
 
+pub use front::{Front, FrontSettings, Tls, TlsSettings};
 pub use listen::bind;
 
 use std::future::Future;
@@ -31,6 +37,8 @@ pub struct Settings {
     pub workers: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
+    /// What client connections go through before their first request.
+    pub front: FrontSettings,
 }
 
 /// Pause after a failed accept: file descriptors may have run out.
@@ -82,6 +90,8 @@ impl Drop for Open {
 /// What a listener is served with.
 #[derive(Clone)]
 pub struct Doorway {
+    /// What each connection goes through before its first request.
+    pub front: Arc<Front>,
     /// How many connections may be open.
     pub connections: Connections,
     /// How long a request's head may take; also the idle limit of a kept-alive connection.
@@ -100,7 +110,7 @@ pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) 
 where
     H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let listener = TcpListener::from_std(listener)?;

@@ -114,3 +114,13 @@ labels! {
         Perhaps => "perhaps",
     }
 }
+
+labels! {
+    /// What a connection goes through before its first request.
+    Handshake {
+        /// The PROXY header.
+        Proxy => "proxy",
+        /// TLS.
+        Tls => "tls",
+    }
+}

@@ -7,7 +7,7 @@ use prometheus::core::Collector;
 use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Outcome, StoreOp, Verdict};
+use super::labels::{FilterAnswer, Handshake, Outcome, StoreOp, Verdict};
 
 /// Upper bounds, in seconds, of the histograms of requests and upstream answers.
 const REQUEST_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -28,6 +28,8 @@ pub struct Metrics {
     filter_checks: Vec<IntCounter>,
     filter_false_positives: IntCounter,
     filter_fill_ratio: Gauge,
+    handshakes_failed: Vec<IntCounter>,
+    tls_reload_failed: IntGauge,
     lease_lost: IntCounter,
     late_answers: IntCounter,
     store_may_evict: IntGauge,
@@ -75,6 +77,8 @@ impl Metrics {
         let upstream_seconds = histogram("upstream_seconds", from_sending, "upstream", REQUEST_BUCKETS)?;
         let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
+        let early = "Connections that failed before their first request.";
+        let handshakes = counter_vec(&registry, "handshakes_failed_total", early, &["step"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
         Ok(Self {
             routes: routes.iter().map(|name| families.route(name)).collect(),
@@ -83,6 +87,11 @@ impl Metrics {
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
+            handshakes_failed: Handshake::ALL.iter().map(|s| handshakes.with_label_values(&[s.label()])).collect(),
+            tls_reload_failed: register(
+                &registry,
+                IntGauge::new("tls_reload_failed", "1 while the certificate files as they are cannot be used."),
+            )?,
             filter_false_positives: register(
                 &registry,
                 IntCounter::new("filter_false_positives_total", "Operations called perhaps seen that were new."),
@@ -146,6 +155,16 @@ impl Metrics {
     /// How full the current filter generation is, from 0 to 1.
     pub fn filter_filled(&self, ratio: f64) {
         self.filter_fill_ratio.set(ratio);
+    }
+
+    /// A connection failed before its first request.
+    pub fn handshake_failed(&self, step: Handshake) {
+        self.handshakes_failed[step as usize].inc();
+    }
+
+    /// Whether the certificate files as they are now cannot be used, so that older ones stay in use.
+    pub fn tls_reload_failed(&self, failed: bool) {
+        self.tls_reload_failed.set(i64::from(failed));
     }
 
     /// An attempt's lease ended unrenewed.

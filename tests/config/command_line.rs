@@ -71,6 +71,7 @@ fn help_names_every_command_and_every_option_with_a_word_on_each() {
                 "--method <METHOD>",
                 "--url <URL>",
                 "-H, --header <HEADER>",
+                "--client-certificate <FILE>",
                 "--data <TEXT>",
                 "--data-file <FILE>",
             ],

@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
-use oncegate::gateway::{Guard, Mode, Network, OnDuplicate, OnInFlight, StoreFailure};
-use oncegate::keys::{FingerprintSettings, Missing, Scope, Source};
+use oncegate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
+use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use oncegate::tls::ClientCertificates;
+use oncegate::wire::Network;
 use oncegate::{admin, store, telemetry, upstream};
 use proptest::prelude::*;
 
@@ -291,11 +293,37 @@ fn scalars_are_checked_one_by_one() {
         ("store: { url: 'redis://db' }", "belongs to `kind: redis` only"),
         ("store: { kind: memory, path: x }", "belongs to `kind: embedded` only"),
         ("admin: x", "expected fields here"),
+        ("tls: {}", "`certificates` is missing"),
+        ("tls: { certificates: [] }", "is empty"),
+        ("tls: { certificates: [ { certificate: a } ] }", "`key` is missing"),
+        ("tls: { certificates: [ { certificate: a, key: a } ], min_version: 1.1 }", "`1.1` is not known"),
+        ("tls: { certificates: [ { certificate: a, key: a } ], client_certificates: required }", "needs `client_ca`"),
+        ("tls: { certificates: [ { certificate: a, key: a } ], client_ca: a }", "is for nothing"),
+        ("http2: { max_concurrent_streams: 0 }", "between 1 and 10000"),
+        ("http2: { enabled: false, stream_window: 2MiB }", "above `connection_window`"),
+        ("proxy_protocol: {}", "`from` is missing"),
+        ("proxy_protocol: { from: [] }", "is empty"),
+        ("proxy_protocol: { from: [here] }", "is no network"),
     ] {
         let errors = errors(&format!("{LEAST}{line}\n"));
         assert_eq!(errors.len(), 1, "{errors:#?}");
         assert!(errors[0].starts_with("10:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
     }
+}
+
+#[test]
+fn a_scope_by_certificate_needs_clients_that_are_asked() {
+    let scoped = LEAST.replace("trusted_header: X-Customer-Id", "client_certificate: subject");
+    refused(&scoped, "9:14 routes[0].idempotency.scope", "set `tls.client_certificates`");
+    let tls = |more: &str| format!("{scoped}tls: {{ certificates: [ {{ certificate: c, key: k }} ]{more} }}\n");
+    refused(&tls(""), "9:14 routes[0].idempotency.scope", "set `tls.client_certificates`");
+    let settings = loaded(&tls(", client_certificates: optional, client_ca: ca")).settings;
+    let guard = guard(&settings);
+    assert_eq!(guard.keys.scope, Scope::ClientCertificate(CertificateName::Subject));
+    assert!(guard.keys.require_same.is_empty(), "it proves the caller");
+    let tls = settings.server.front.tls.as_ref().unwrap();
+    assert_eq!(tls.certificates.clients, ClientCertificates::Optional("ca".into()));
+    assert_eq!(settings.server.front.http2.unwrap().streams, 100);
 }
 
 #[test]
@@ -350,7 +378,7 @@ fn what_is_for_later_is_refused_as_such() {
         ),
         (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
         (LEAST.replace("http://", "https://"), "2:23 upstreams.orders.servers[0]"),
-        (format!("{LEAST}tls: {{}}\n"), "10:1 tls"),
+        (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),
     ] {
         refused(&text, place, "not in this version yet");
     }
@@ -483,7 +511,13 @@ fn what_check_prints_loads_again_and_hides_secrets() {
     let secret = format!(
         "{LEAST}admin: {{ token: s3cret-s3cret-s3cret }}\nstore: {{ kind: redis, url: 'redis://me:s3cret@db:1/2' }}\n"
     );
-    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret)]);
+    let pair = "[ { certificate: a b, key: 'c: d' } ]";
+    let front = format!(
+        "{LEAST}tls: {{ certificates: {pair}, client_certificates: required, client_ca: e, min_version: 1.3 }}\n\
+         http2: {{ enabled: false }}\nproxy_protocol: {{ from: [10.0.0.0/8, '::1'] }}\n"
+    )
+    .replace("trusted_header: X-Customer-Id", "all: [ { client_certificate: fingerprint }, { cookie: sid } ]");
+    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret), loaded(&front)]);
     for loaded_first in texts {
         let shown = config::show(&loaded_first.settings);
         assert!(!shown.contains("s3cret"), "{shown}");

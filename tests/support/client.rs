@@ -116,7 +116,7 @@ pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Reads one answer: framed by its length, by chunks, or by the connection's end. A body cut short is an error.
-pub(crate) fn read_answer(stream: &mut TcpStream) -> std::io::Result<Answer> {
+pub(crate) fn read_answer(stream: &mut impl Read) -> std::io::Result<Answer> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -148,7 +148,7 @@ fn split_field(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((String::from_utf8_lossy(&line[..colon]).to_ascii_lowercase(), line[colon + 1..].trim_ascii().to_vec()))
 }
 
-fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     match stream.read(&mut buffer)? {
         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -159,7 +159,7 @@ fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<()>
     }
 }
 
-fn read_exactly(stream: &mut TcpStream, mut bytes: Vec<u8>, length: usize) -> std::io::Result<Vec<u8>> {
+fn read_exactly(stream: &mut impl Read, mut bytes: Vec<u8>, length: usize) -> std::io::Result<Vec<u8>> {
     while bytes.len() < length {
         read_more(stream, &mut bytes)?;
     }
@@ -167,12 +167,12 @@ fn read_exactly(stream: &mut TcpStream, mut bytes: Vec<u8>, length: usize) -> st
     Ok(bytes)
 }
 
-fn read_to_end(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+fn read_to_end(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     stream.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn read_chunks(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line_end = loop {

@@ -44,6 +44,7 @@ pub(super) fn start() -> io::Result<Api> {
     let listener = listeners.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let address = listener.local_addr()?;
     let doorway = Doorway {
+        front: Arc::default(),
         connections: Connections::new(1024),
         header_timeout: Duration::from_secs(30),
         turned_away: Bytes::new(),
