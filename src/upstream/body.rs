@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
-use super::pool::{Connection, Pool};
+use super::connection::Connection;
+use super::pool::Pool;
 
 /// A request's body.
 #[derive(Debug)]

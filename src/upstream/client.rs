@@ -8,8 +8,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
+use super::connection::Connection;
 use super::outcome::{Tried, judge};
-use super::pool::{Connection, Pool};
+use super::pool::Pool;
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
 
 /// The way to one API. Each worker has its own, with its own connections.

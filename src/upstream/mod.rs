@@ -2,6 +2,7 @@
 
 mod body;
 mod client;
+mod connection;
 pub mod headers;
 mod outcome;
 mod pool;
