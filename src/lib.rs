@@ -13,6 +13,7 @@
 //! - [`upstream`] sends requests on, and knows whether anything was sent.
 //! - [`wire`] is what is known of a connection: who is at the other end.
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
+//! - [`tls`] is certificates, keys, and who is trusted.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
 
 pub mod cli;
@@ -35,6 +36,8 @@ pub mod upstream;
 pub mod wire;
 
 pub mod store;
+
+pub mod tls;
 
 pub mod clock;
 

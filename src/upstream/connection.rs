@@ -1,30 +1,20 @@
-//! One connection to a server: dialled, and used by one request at a time. Which one a request gets is the pool's matter.
+//! One HTTP/1 connection to a server, used by one request at a time. Which one a request gets is the pool's matter.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
-use tokio::net::{TcpStream, lookup_host};
 
+use super::Outgoing;
+use super::stream::Stream;
 use super::wire::{Line, Wire};
-use super::{NotSent, Outgoing, Reason};
 
 /// How long the head of an answer may be, in bytes.
 const ANSWER_HEAD_LIMIT: usize = 64 * 1024;
 /// How much of an answer a connection buffers, in bytes.
 const BUFFER_LIMIT: usize = 128 * 1024;
-
-/// The way to one server.
-#[derive(Debug)]
-pub(super) struct Way {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) connect_timeout: Duration,
-}
 
 /// An open connection, in use by one request or idle. Dropped, it closes, whatever is going on.
 pub(super) struct Connection {
@@ -33,53 +23,24 @@ pub(super) struct Connection {
     used: bool,
 }
 
-impl Way {
-    /// A new connection, or the proof that nothing was sent.
-    pub(super) async fn connect(&self) -> Result<Connection, NotSent> {
-        let limit = self.connect_timeout;
-        let dialled = match tokio::time::timeout(limit, self.dial()).await {
-            Ok(dialled) => dialled,
-            Err(_) => Err(self.not_sent(Reason::Timeout, format_args!("no connection within {limit:?}"))),
-        };
-        if let Err(why) = &dialled {
-            tracing::warn!(%why, "no connection to an upstream");
-        }
-        dialled
-    }
-
-    async fn dial(&self) -> Result<Connection, NotSent> {
-        let found = lookup_host((self.host.as_str(), self.port)).await;
-        let addresses: Vec<_> = found.map_err(|error| self.not_sent(Reason::Dns, error))?.collect();
-        let stream = open(&addresses).await.map_err(|error| self.not_sent(Reason::Connect, error))?;
-        let line = Arc::new(Line::default());
+impl Connection {
+    /// Makes a connection ready for its first request. Nothing is sent yet.
+    pub(super) async fn begin(stream: Stream) -> hyper::Result<Self> {
+        let line = Arc::new(Line::new(stream.tls()));
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(true)
             .max_header_size(ANSWER_HEAD_LIMIT)
             .max_buf_size(BUFFER_LIMIT)
             .handshake(Wire::new(stream, Arc::clone(&line)))
-            .await
-            .map_err(|error| self.not_sent(Reason::Connect, error))?;
+            .await?;
         tokio::spawn(async move {
             if let Err(error) = driver.await {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
-        Ok(Connection { sender, line, used: false })
+        Ok(Self { sender, line, used: false })
     }
 
-    fn not_sent(&self, reason: Reason, why: impl fmt::Display) -> NotSent {
-        NotSent::new(reason, format!("{}:{}: {why}", self.host, self.port))
-    }
-}
-
-/// Connects to the first of these addresses that lets us.
-async fn open(addresses: &[std::net::SocketAddr]) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(addresses).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-impl Connection {
     /// Puts a request on the connection and waits for the head of its answer.
     pub(super) async fn send(
         &mut self,

@@ -1,13 +1,14 @@
 //! Connections to one server: kept while idle, taken again newest first. Which request goes where is not its matter.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 
-use super::connection::{Connection, Way};
-use super::{NotSent, Server};
+use super::connection::Connection;
+use super::way::Way;
+use super::{NotSent, Protocol, Server, Settings, http2};
 use crate::clock::Clock;
 
 /// How many idle connections to a server each worker keeps.
@@ -16,9 +17,11 @@ const MOST_IDLE: usize = 128;
 /// One server's connections.
 #[derive(Debug)]
 pub(super) struct Pool {
-    way: Way,
+    way: Arc<Way>,
     /// The `Host` that names this server; none when the name cannot stand in a field, and then it has no address either.
     pub(super) authority: Option<HeaderValue>,
+    /// Where HTTP/2 is spoken: then there are no others.
+    pub(super) shared: Option<http2::Connections>,
     idle_timeout: Duration,
     /// Oldest first.
     idle: Mutex<VecDeque<Idle>>,
@@ -31,13 +34,16 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(server: &Server, connect_timeout: Duration, idle_timeout: Duration) -> Self {
-        let host = server.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = server.port;
-        let name = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let authority = if port == 80 { name } else { format!("{name}:{port}") };
-        let authority = HeaderValue::from_str(&authority).ok();
-        Self { way: Way { host, port, connect_timeout }, authority, idle_timeout, idle: Mutex::default() }
+    pub(super) fn new(server: &Server, settings: &Settings) -> Self {
+        let way = Arc::new(Way::new(server, settings));
+        let shared = || http2::Connections::new(Arc::clone(&way), settings.idle_timeout);
+        Self {
+            authority: HeaderValue::from_str(&way.authority()).ok(),
+            shared: (settings.protocol == Protocol::Http2).then(shared),
+            way,
+            idle_timeout: settings.idle_timeout,
+            idle: Mutex::default(),
+        }
     }
 
     /// The idle connection that was used last, unless it has been idle for too long.
@@ -66,7 +72,7 @@ impl Pool {
 
     /// A new connection, or the proof that nothing was sent.
     pub(super) async fn connect(&self) -> Result<Connection, NotSent> {
-        self.way.connect().await
+        self.way.connect(Connection::begin).await
     }
 
     fn fresh(&self, idle: &Idle, now: Instant) -> bool {
@@ -75,26 +81,5 @@ impl Pool {
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_named_as_a_host_field_wants_it() {
-        let cases = [
-            ("orders.internal", 80, "orders.internal"),
-            ("orders.internal", 9001, "orders.internal:9001"),
-            ("127.0.0.1", 8080, "127.0.0.1:8080"),
-            ("::1", 80, "[::1]"),
-            ("[::1]", 9001, "[::1]:9001"),
-        ];
-        for (host, port, expected) in cases {
-            let server = Server { host: host.to_owned(), port };
-            let pool = Pool::new(&server, Duration::ZERO, Duration::ZERO);
-            assert_eq!(pool.authority.unwrap(), expected);
-        }
     }
 }
