@@ -113,14 +113,24 @@ pub(super) fn judge_stream(error: &h2::Error, begun: bool, request: Option<Reque
     }
 }
 
-/// Whether a server says by an alert of TLS that it does not take this gateway's certificate, or wants one.
+/// Whether a server says by an alert of TLS that it does not take this gateway's certificate, or wants one. In TLS 1.3
+/// these alerts belong to the handshake alone (RFC 8446, 6.2).
 fn is_about_certificate(error: &(dyn Error + 'static)) -> bool {
     use AlertDescription as A;
-    let about = |alert| {
-        let alerts = [A::BadCertificate, A::UnsupportedCertificate, A::CertificateRevoked, A::CertificateExpired];
-        alerts.contains(&alert) || [A::CertificateUnknown, A::UnknownCA, A::CertificateRequired].contains(&alert)
-    };
-    causes(error).any(|cause| matches!(tls_error(cause), Some(rustls::Error::AlertReceived(alert)) if about(*alert)))
+    causes(error).any(|cause| match tls_error(cause) {
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            A::BadCertificate
+                | A::UnsupportedCertificate
+                | A::CertificateRevoked
+                | A::CertificateExpired
+                | A::CertificateUnknown
+                | A::UnknownCA
+                | A::DecryptError
+                | A::CertificateRequired
+        ),
+        _ => false,
+    })
 }
 
 /// TLS errors come inside of I/O errors, which do not name them as their cause.

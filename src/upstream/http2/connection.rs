@@ -27,6 +27,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long it may take to say so.
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long a new connection is kept, at least, for the request that it was made for.
+const FIRST_USE: Duration = Duration::from_secs(1);
+
 /// An open connection. It closes when the last clone of it and the last of its streams are gone.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
@@ -41,8 +44,10 @@ struct Streams(Mutex<Count>);
 #[derive(Debug)]
 struct Count {
     open: u32,
-    /// When one was opened or closed last.
-    changed: Instant,
+    /// Whether there was ever one.
+    used: bool,
+    /// When one was closed last; at first, when the connection was made.
+    idle_since: Instant,
 }
 
 /// Room for one stream on a connection, until it is dropped.
@@ -70,7 +75,7 @@ impl Connection {
         if sender.current_max_send_streams() == 0 {
             return Err("the server allows no streams".to_owned());
         }
-        let streams = Arc::new(Streams(Mutex::new(Count { open: 0, changed: Clock::instant() })));
+        let streams = Arc::new(Streams(Mutex::new(Count { open: 0, used: false, idle_since: Clock::instant() })));
         let watched = Arc::clone(&streams);
         tokio::spawn(async move {
             tokio::select! {
@@ -89,7 +94,8 @@ impl Connection {
     /// Whether it is in use, or was a short while ago.
     pub(super) fn is_fresh(&self, now: Instant, idle_timeout: Duration) -> bool {
         let count = self.streams.count();
-        count.open > 0 || now.saturating_duration_since(count.changed) < idle_timeout
+        let limit = if count.used { idle_timeout } else { idle_timeout.max(FIRST_USE) };
+        count.open > 0 || now.saturating_duration_since(count.idle_since) < limit
     }
 
     /// Room for one more request, if there is some.
@@ -100,6 +106,7 @@ impl Connection {
             return None;
         }
         count.open += 1;
+        count.used = true;
         Some(Slot(Arc::clone(&self.streams)))
     }
 
@@ -142,6 +149,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut count = self.0.count();
         count.open -= 1;
-        count.changed = Clock::instant();
+        count.idle_since = Clock::instant();
     }
 }
