@@ -84,7 +84,7 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         attempt_timeout: section.attempt_timeout.value()?.0,
         host: *section.host.value()?,
         protocol,
-        tls: tls?,
+        tls: tls.ok()?,
     })
 }
 
@@ -133,35 +133,43 @@ fn parse_server(text: &str) -> Result<(bool, upstream::Server), String> {
     Ok((secure, upstream::Server { host: authority.host().to_owned(), port }))
 }
 
+/// What cannot be used; the report says why.
+struct Refused;
+
 /// TLS as the section says it; what it leaves out stands by itself. `secure` is not known when a server's address is
-/// wrong. None when something is wrong.
+/// wrong.
 fn tls(
     section: &Upstream,
     secure: Option<bool>,
     protocol: upstream::Protocol,
     report: &mut Report,
-) -> Option<Option<client::Client>> {
+) -> Result<Option<client::Client>, Refused> {
     if let (Some(at), Some(false)) = (section.tls.at(), secure) {
         report.fault(&at.place, "needs `https://` servers: write these, or remove it");
-        return None;
+        return Err(Refused);
     }
-    let settings = section.tls.either(|at| tls_settings(at, report), || Some(client::Settings::default()))??;
-    if !secure? {
-        return Some(None);
+    let settings = section.tls.either(|at| tls_settings(at, report), || Some(client::Settings::default())).flatten();
+    let settings = settings.ok_or(Refused)?;
+    if !secure.ok_or(Refused)? {
+        return Ok(None);
     }
-    let unusable = match client::Client::load(settings, protocol.alpn()) {
-        Ok(client) => return Some(Some(client)),
-        Err(unusable) => unusable,
-    };
-    let field = section.tls.value().and_then(|tls| match &unusable {
+    client::Client::load(settings, protocol.alpn()).map(Some).map_err(|unusable| {
+        if let Some(place) = place_of(&unusable, section) {
+            report.fault(place, unusable.to_string());
+        }
+        Refused
+    })
+}
+
+/// Which field is at fault.
+fn place_of<'a>(unusable: &client::Unusable, section: &'a Upstream) -> Option<&'a Place> {
+    let field = section.tls.value().and_then(|tls| match unusable {
         client::Unusable::Ca(_) | client::Unusable::Authority(_) => tls.ca.at(),
         client::Unusable::Certificate(_) | client::Unusable::Pair(_) => tls.certificate.at(),
         client::Unusable::Key(_) => tls.key.at(),
         client::Unusable::NoAuthorities | client::Unusable::Provider(_) => None,
     });
-    let place = field.map(|at| &at.place).or(section.servers.at().map(|at| &at.place))?;
-    report.fault(place, unusable.to_string());
-    None
+    field.map(|at| &at.place).or(section.servers.at().map(|at| &at.place))
 }
 
 fn tls_settings(at: &At<UpstreamTls>, report: &mut Report) -> Option<client::Settings> {

@@ -41,7 +41,7 @@ impl Authority {
 
     /// A certificate for a name.
     pub(crate) fn issue(&self, name: &str) -> Pair {
-        self.write(name, CertificateParams::new(vec![name.to_owned()]).unwrap())
+        self.write(name, &CertificateParams::new(vec![name.to_owned()]).unwrap())
     }
 
     /// A certificate that was good once.
@@ -49,10 +49,10 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
-        self.write(&format!("{name}-expired"), params)
+        self.write(&format!("{name}-expired"), &params)
     }
 
-    fn write(&self, file: &str, params: CertificateParams) -> Pair {
+    fn write(&self, file: &str, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         let path = |end: &str| self.folder.path().join(format!("{file}{end}"));
         let pair = Pair { certificate: path(".pem"), key: path(".key") };

@@ -16,8 +16,6 @@ use tokio_rustls::TlsAcceptor;
 /// A request as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
-    /// Which connection it came on, from 1.
-    pub(crate) connection: usize,
     pub(crate) head: Arc<request::Parts>,
     pub(crate) body: Vec<u8>,
 }
@@ -77,32 +75,24 @@ async fn welcome(
     script: Script,
     seen: Arc<Mutex<Seen>>,
 ) {
-    let connection = seen.lock().unwrap().connections;
-    let Some(acceptor) = acceptor else { return serve(socket, connection, streams, script, seen).await };
+    let Some(acceptor) = acceptor else { return serve(socket, streams, script, seen).await };
     if let Ok(stream) = acceptor.accept(socket).await {
-        serve(stream, connection, streams, script, seen).await;
+        serve(stream, streams, script, seen).await;
     }
 }
 
-async fn serve(
-    io: impl AsyncRead + AsyncWrite + Unpin,
-    connection: usize,
-    streams: u32,
-    script: Script,
-    seen: Arc<Mutex<Seen>>,
-) {
+async fn serve(io: impl AsyncRead + AsyncWrite + Unpin, streams: u32, script: Script, seen: Arc<Mutex<Seen>>) {
     let Ok(mut requests) = Builder::new().max_concurrent_streams(streams).handshake::<_, Bytes>(io).await else {
         return;
     };
     while let Some(Ok((request, respond))) = requests.accept().await {
-        tokio::spawn(answer(request, respond, connection, Arc::clone(&script), Arc::clone(&seen)));
+        tokio::spawn(answer(request, respond, Arc::clone(&script), Arc::clone(&seen)));
     }
 }
 
 async fn answer(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    connection: usize,
     script: Script,
     seen: Arc<Mutex<Seen>>,
 ) {
@@ -116,25 +106,22 @@ async fn answer(
         body.extend_from_slice(&data);
         let _ = stream.flow_control().release_capacity(data.len());
     }
-    let arrived = Arrived { connection, head: Arc::new(head), body };
+    let arrived = Arrived { head: Arc::new(head), body };
     seen.lock().unwrap().arrived.push(arrived.clone());
     let said = tokio::select! {
         said = script(arrived) => said,
         _ = std::future::poll_fn(|cx| respond.poll_reset(cx)) => None,
     };
-    match said {
-        Some(bytes) => {
-            let head = Response::builder().status(201).header("x-line", "1").body(()).unwrap();
-            if let Ok(mut body) = respond.send_response(head, false) {
-                let _ = body.send_data(bytes, true);
-                // Kept until it is read or given up.
-                let _ = std::future::poll_fn(|cx| body.poll_reset(cx)).await;
-            }
-        }
-        None => {
-            let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
-            seen.lock().unwrap().given_up += 1;
-        }
+    let Some(bytes) = said else {
+        let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+        seen.lock().unwrap().given_up += 1;
+        return;
+    };
+    let head = Response::builder().status(201).header("x-line", "1").body(()).unwrap();
+    if let Ok(mut body) = respond.send_response(head, false) {
+        let _ = body.send_data(bytes, true);
+        // Kept until it is read or given up.
+        let _ = std::future::poll_fn(|cx| body.poll_reset(cx)).await;
     }
 }
 

@@ -82,14 +82,13 @@ fn serve(mut stream: Secured, then: Then, connection: usize, seen: &Mutex<Vec<Se
         seen.lock().unwrap().push(Seen { connection, request, sni, shown });
         stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade").unwrap();
         match then {
-            Then::Next => {}
+            Then::Next | Then::Vanish => {}
             Then::RenewKeys => stream.conn.refresh_traffic_keys().unwrap(),
             Then::SayGoodbye => stream.conn.send_close_notify(),
             Then::SayTimeout => {
                 stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n").unwrap();
                 stream.conn.send_close_notify();
             }
-            Then::Vanish => {}
         }
         stream.flush().unwrap();
         if matches!(then, Then::SayGoodbye | Then::Vanish | Then::SayTimeout) {

@@ -80,7 +80,7 @@ impl Connection {
         tokio::spawn(async move {
             tokio::select! {
                 ended = driver => tracing::debug!(?ended, "connection to an upstream ended"),
-                () = silence(pings, &watched) => tracing::warn!("an upstream's connection gave no sign of life"),
+                () = silence(pings, &watched, KEEP_ALIVE, PONG_WITHIN) => tracing::warn!("an upstream's connection gave no sign of life"),
             }
         });
         Ok(Self { sender, streams })
@@ -122,13 +122,13 @@ impl Connection {
 }
 
 /// Ends when a server with requests under way gives no sign of life.
-async fn silence(mut pings: PingPong, streams: &Streams) {
+async fn silence(mut pings: PingPong, streams: &Streams, every: Duration, within: Duration) {
     loop {
-        tokio::time::sleep(KEEP_ALIVE).await;
+        tokio::time::sleep(every).await;
         if streams.count().open == 0 {
             continue;
         }
-        let Ok(Ok(_)) = tokio::time::timeout(PONG_WITHIN, pings.ping(Ping::opaque())).await else { return };
+        let Ok(Ok(_)) = tokio::time::timeout(within, pings.ping(Ping::opaque())).await else { return };
     }
 }
 
@@ -150,5 +150,31 @@ impl Drop for Slot {
         let mut count = self.0.count();
         count.open -= 1;
         count.idle_since = Clock::instant();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_is_left_only_by_those_who_wait_for_it() {
+        const SHORT: Duration = Duration::from_millis(20);
+        let (near, far) = tokio::io::duplex(1024);
+        let (handshake, server) = tokio::join!(h2::client::handshake(near), h2::server::handshake(far));
+        let ((_sender, mut driver), mut server): (_, h2::server::Connection<_, Bytes>) =
+            (handshake.unwrap(), server.unwrap());
+        let streams = Arc::new(Streams(Mutex::new(Count { open: 0, used: false, idle_since: Clock::instant() })));
+        let silence = silence(driver.ping_pong().unwrap(), &streams, SHORT, SHORT * 50);
+        tokio::spawn(driver);
+        tokio::pin!(silence);
+        let alive = async { server.accept().await.is_none() };
+        let none = tokio::time::timeout(SHORT * 10, async { tokio::join!(silence.as_mut(), alive) }).await;
+        assert!(none.is_err(), "a server that answers is there");
+        // From here on, nobody speaks for the server.
+        let idle = tokio::time::timeout(SHORT * 10, silence.as_mut()).await;
+        assert!(idle.is_err(), "nobody asks while nobody waits");
+        streams.count().open = 1;
+        tokio::time::timeout(Duration::from_secs(20), silence).await.expect("it is still waited for");
     }
 }
