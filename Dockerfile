@@ -15,6 +15,8 @@ RUN cargo build --release --locked --bin oncegate
 FROM debian:bookworm-slim
 RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin oncegate \
     && install -d -o oncegate -g oncegate -m 0750 /var/lib/oncegate /etc/oncegate
+# The authorities that vouch for `https://` servers.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /build/target/release/oncegate /usr/local/bin/oncegate
 
 USER 10001

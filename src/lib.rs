@@ -12,7 +12,7 @@
 //! - [`keys`] turns a request into an arrival: key, scope, fingerprint. Pure.
 //! - [`upstream`] sends requests on, and knows whether anything was sent.
 //! - [`wire`] is what is known of a connection: who is at the other end.
-//! - [`tls`] is certificates and keys, and what the front is served with.
+//! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
 

@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use oncegate::upstream::{BodyError, Failure, Host, Incoming, Outgoing, Reason, Server, Settings, Upstream};
+use oncegate::upstream::{BodyError, Failure, Host, Incoming, Outgoing, Protocol, Reason, Server, Settings, Upstream};
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -27,6 +27,8 @@ fn settings(servers: &[SocketAddr]) -> Settings {
         response_timeout: Duration::from_secs(30),
         attempt_timeout: Duration::from_mins(1),
         host: Host::Preserve,
+        protocol: Protocol::Http1,
+        tls: None,
     }
 }
 

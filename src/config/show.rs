@@ -9,6 +9,7 @@ use super::values::{size_text, span_text};
 use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, Route, StoreFailure};
 use crate::keys::{Missing, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::tls::client;
 use crate::{admin, server, store, telemetry, tls, upstream};
 
 /// What stands where a secret stands.
@@ -143,7 +144,8 @@ fn limits(page: &mut Page, settings: &Settings) {
 }
 
 fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
-    let servers = settings.servers.iter().map(|server| format!("http://{}:{}", server.host, server.port));
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let servers = settings.servers.iter().map(|server| format!("{scheme}://{}:{}", server.host, server.port));
     page.put("servers", list(servers));
     page.put("connect_timeout", span_text(settings.connect_timeout));
     page.put("idle_timeout", span_text(settings.idle_timeout));
@@ -152,8 +154,30 @@ fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
         upstream::Host::Server => "server",
     };
     page.put("host", host);
+    let protocol = match settings.protocol {
+        upstream::Protocol::Http1 => "http1",
+        upstream::Protocol::Http2 => "http2",
+    };
+    page.put("protocol", protocol);
+    if let Some(tls) = settings.tls.as_ref().filter(|tls| *tls.settings() != client::Settings::default()) {
+        page.section("tls", |page| show_upstream_tls(page, tls.settings()));
+    }
     page.put("response_timeout", span_text(settings.response_timeout));
     page.put("attempt_timeout", span_text(settings.attempt_timeout));
+}
+
+/// Names of files; what is in them is nobody's to see here.
+fn show_upstream_tls(page: &mut Page, settings: &client::Settings) {
+    if let Some(ca) = &settings.ca {
+        page.put("ca", quoted(ca.display()));
+    }
+    if let Some(name) = &settings.server_name {
+        page.put("server_name", quoted(name));
+    }
+    if let Some(identity) = &settings.identity {
+        page.put("certificate", quoted(identity.certificate.display()));
+        page.put("key", quoted(identity.key.display()));
+    }
 }
 
 fn show_route(page: &mut Page, route: &Route, upstreams: &[upstream::Settings]) {

@@ -1,15 +1,18 @@
 //! The APIs behind the gateway: the section as written, and what it becomes.
 
+use std::path::{Path, PathBuf};
+
 use super::define::{choice, section};
-use super::finding::Report;
+use super::finding::{Place, Report};
 use super::reader::{At, Field};
 use super::values::{DAY, HOUR, MINUTE, Name, Named, Span, Text, not_empty, span_text};
+use crate::tls::client;
 use crate::upstream;
 
 section! {
     /// An API behind the gateway.
     Upstream {
-        /// Its servers, such as `http://127.0.0.1:9001`; taken in turn.
+        /// Its servers, such as `http://127.0.0.1:9001`; taken in turn. With `https://` their certificates are verified.
         servers: Vec<Field<Text>> = Required("write `servers: [\"http://127.0.0.1:9001\"]`"),
         /// How long a connection may take to be made.
         connect_timeout: Span<1, MINUTE> = Default("1s"),
@@ -17,13 +20,34 @@ section! {
         idle_timeout: Span<0, HOUR> = Default("4s"),
         /// Which Host the upstream sees: the client's, or the server's own.
         host: upstream::Host = Default("preserve"),
+        /// What is spoken to the servers: `http1`, or `http2` on shared connections (without TLS: known beforehand).
+        protocol: upstream::Protocol = Default("http1"),
+        /// TLS with `https://` servers.
+        tls: UpstreamTls = Optional,
         /// How long a client waits at most.
         response_timeout: Span<10, HOUR> = Default("30s"),
         /// How long an attempt may take at most.
         attempt_timeout: Span<10, DAY> = Default("5m"),
     }
-    later { "tls", "health", "balance", "retries", "http2" }
+    later { "health", "balance", "retries" }
 }
+
+section! {
+    /// TLS with an upstream's servers. Certificates are always verified.
+    UpstreamTls {
+        /// PEM file of the authorities that are trusted; by default those of the system.
+        ca: Text = Optional,
+        /// The name that is asked for (SNI) and that certificates must bear; by default each server's host.
+        server_name: Text = Optional,
+        /// PEM file of the certificate that this gateway shows, with its chain.
+        certificate: Text = Optional,
+        /// PEM file of that certificate's private key.
+        key: Text = Optional,
+    }
+    later {}
+}
+
+choice! { upstream::Protocol { "http1" => Self::Http1, "http2" => Self::Http2 } later {} }
 
 choice! { upstream::Host { "preserve" => Self::Preserve, "server" => Self::Server } later {} }
 
@@ -48,39 +72,49 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         );
         report.fault(place, message);
     }
-    let servers = section.servers.at().and_then(|servers| {
-        not_empty(&servers.place, servers.value.is_empty(), "\"http://127.0.0.1:9001\"", report);
-        let all: Vec<_> = servers.value.iter().map(|field| field.at().and_then(|at| server_url(at, report))).collect();
-        all.into_iter().collect::<Option<Vec<_>>>()
-    });
+    let servers = section.servers.at().and_then(|servers| self::servers(servers, report));
+    let protocol = *section.protocol.value()?;
+    let tls = tls(section, servers.as_ref().map(|servers| servers.secure), protocol, report);
     Some(upstream::Settings {
         name: name.value.0.clone(),
-        servers: servers?,
+        servers: servers?.servers,
         connect_timeout: section.connect_timeout.value()?.0,
         idle_timeout: section.idle_timeout.value()?.0,
         response_timeout: section.response_timeout.value()?.0,
         attempt_timeout: section.attempt_timeout.value()?.0,
         host: *section.host.value()?,
+        protocol,
+        tls: tls.ok()?,
     })
 }
 
-fn server_url(at: &At<Text>, report: &mut Report) -> Option<upstream::Server> {
-    match parse_server(&at.value.0) {
-        Ok(server) => Some(server),
-        Err(message) => {
-            report.fault(&at.place, message);
-            None
-        }
-    }
+/// What the addresses say.
+struct Servers {
+    servers: Vec<upstream::Server>,
+    secure: bool,
 }
 
-fn parse_server(text: &str) -> Result<upstream::Server, String> {
-    let wrong = || format!("`{text}` is no server: write `http://host:port`");
-    if text.starts_with("https://") {
-        return Err("TLS to upstreams (`https://`) is not in this version yet: use `http://`".to_owned());
+fn servers(list: &At<Vec<Field<Text>>>, report: &mut Report) -> Option<Servers> {
+    not_empty(&list.place, list.value.is_empty(), "\"http://127.0.0.1:9001\"", report);
+    let parsed = |at: &At<Text>, report: &mut Report| {
+        parse_server(&at.value.0).map_err(|message| report.fault(&at.place, message)).ok()
+    };
+    let all: Vec<_> = list.value.iter().map(|field| field.at().and_then(|at| parsed(at, report))).collect();
+    let all: Vec<_> = all.into_iter().collect::<Option<_>>()?;
+    let secure = all.first().is_some_and(|(secure, _)| *secure);
+    if all.iter().any(|(other, _)| *other != secure) {
+        report.fault(&list.place, "are `http://` and `https://`: write one of them, or make two upstreams");
+        return None;
     }
+    Some(Servers { servers: all.into_iter().map(|(_, server)| server).collect(), secure })
+}
+
+/// Whether TLS is wanted, and the server.
+fn parse_server(text: &str) -> Result<(bool, upstream::Server), String> {
+    let wrong = || format!("`{text}` is no server: write `http://host:port` or `https://host:port`");
     let uri: http::Uri = text.parse().map_err(|_| wrong())?;
-    let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+    let secure = uri.scheme_str() == Some("https");
+    let authority = uri.authority().filter(|_| secure || uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
     if authority.as_str().contains('@') {
         return Err("a user in a server's address is not supported: remove what stands before `@`".to_owned());
     }
@@ -91,7 +125,80 @@ fn parse_server(text: &str) -> Result<upstream::Server, String> {
     if authority.host().is_empty() || port_is_bad {
         return Err(wrong());
     }
-    Ok(upstream::Server { host: authority.host().to_owned(), port: authority.port_u16().unwrap_or(80) })
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    if secure && !client::Client::can_name(name) {
+        return Err(format!("`{name}` can be in no certificate: write a name or an address"));
+    }
+    let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
+    Ok((secure, upstream::Server { host: authority.host().to_owned(), port }))
+}
+
+/// What cannot be used; the report says why.
+struct Refused;
+
+/// TLS as the section says it; what it leaves out stands by itself. `secure` is not known when a server's address is
+/// wrong.
+fn tls(
+    section: &Upstream,
+    secure: Option<bool>,
+    protocol: upstream::Protocol,
+    report: &mut Report,
+) -> Result<Option<client::Client>, Refused> {
+    if let (Some(at), Some(false)) = (section.tls.at(), secure) {
+        report.fault(&at.place, "needs `https://` servers: write these, or remove it");
+        return Err(Refused);
+    }
+    let settings = section.tls.either(|at| tls_settings(at, report), || Some(client::Settings::default())).flatten();
+    let settings = settings.ok_or(Refused)?;
+    if !secure.ok_or(Refused)? {
+        return Ok(None);
+    }
+    client::Client::load(settings, protocol.alpn()).map(Some).map_err(|unusable| {
+        if let Some(place) = place_of(&unusable, section) {
+            report.fault(place, unusable.to_string());
+        }
+        Refused
+    })
+}
+
+/// Which field is at fault.
+fn place_of<'a>(unusable: &client::Unusable, section: &'a Upstream) -> Option<&'a Place> {
+    let field = section.tls.value().and_then(|tls| match unusable {
+        client::Unusable::Ca(_) => tls.ca.at(),
+        client::Unusable::Identity(error) => {
+            let is_key = tls.key.at().filter(|key| error.path == Path::new(&key.value.0));
+            is_key.or(tls.certificate.at())
+        }
+        client::Unusable::NoAuthorities | client::Unusable::Provider(_) => None,
+    });
+    field.map(|at| &at.place).or(section.servers.at().map(|at| &at.place))
+}
+
+fn tls_settings(at: &At<UpstreamTls>, report: &mut Report) -> Option<client::Settings> {
+    let section = &at.value;
+    let path = |text: &At<Text>| PathBuf::from(&text.value.0);
+    let identity = match (&section.certificate, &section.key) {
+        (Field::Absent, Field::Absent) => None,
+        (Field::Given(certificate), Field::Given(key)) => {
+            Some(client::Identity { certificate: path(certificate), key: path(key) })
+        }
+        (Field::Given(alone), Field::Absent) => return alone_fault(&alone.place, "key", report),
+        (Field::Absent, Field::Given(alone)) => return alone_fault(&alone.place, "certificate", report),
+        (Field::Broken, _) | (_, Field::Broken) => return None,
+    };
+    let server_name = section.server_name.either(|name| Some(name.value.0.clone()), || None)?;
+    if let (Some(name), Some(at)) = (&server_name, section.server_name.at())
+        && !client::Client::can_name(name)
+    {
+        report.fault(&at.place, format!("`{name}` is no name of a server: write one such as `api.internal`"));
+        return None;
+    }
+    Some(client::Settings { ca: section.ca.either(|ca| Some(path(ca)), || None)?, server_name, identity })
+}
+
+fn alone_fault<T>(place: &Place, other: &str, report: &mut Report) -> Option<T> {
+    report.fault(place, format!("stands alone: `{other}` belongs to it"));
+    None
 }
 
 #[cfg(test)]
@@ -100,16 +207,21 @@ mod tests {
 
     #[test]
     fn servers_are_host_and_port() {
-        for (text, host, port) in
-            [("http://127.0.0.1:9001", "127.0.0.1", 9001), ("http://api/", "api", 80), ("http://[::1]:81", "[::1]", 81)]
-        {
-            assert_eq!(parse_server(text), Ok(upstream::Server { host: host.to_owned(), port }), "{text}");
+        for (text, secure, host, port) in [
+            ("http://127.0.0.1:9001", false, "127.0.0.1", 9001),
+            ("http://api/", false, "api", 80),
+            ("http://[::1]:81", false, "[::1]", 81),
+            ("https://api", true, "api", 443),
+            ("https://api:8443/", true, "api", 8443),
+        ] {
+            let server = upstream::Server { host: host.to_owned(), port };
+            assert_eq!(parse_server(text), Ok((secure, server)), "{text}");
         }
         for text in [
             "",
             "api:80",
             "ftp://a",
-            "https://a",
+            "https://",
             "http://",
             "http://a:x",
             "http://a:0",

@@ -1,6 +1,7 @@
-//! TLS: certificates and keys from files, what the front is served with, and how it stays up to date. Accepts no
-//! connection itself.
+//! TLS: certificates and keys from files, what is agreed with clients and with servers behind, and how the front stays up
+//! to date. Accepts no connection and opens none.
 
+pub mod client;
 pub mod pem;
 mod server;
 mod sni;

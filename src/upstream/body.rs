@@ -1,4 +1,4 @@
-//! Bodies on their way: a request's outwards, an answer's inwards. An answer's body owns the connection it comes on.
+//! Bodies on their way: a request's outwards, an answer's inwards. An answer's body owns what it comes on.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
-use super::pool::{Connection, Pool};
+use super::connection::Connection;
+use super::http2;
+use super::pool::Pool;
 
 /// A request's body.
 #[derive(Debug)]
@@ -62,30 +64,54 @@ impl Body for Outgoing {
     }
 }
 
-/// An answer's body.
-///
-/// When it has ended cleanly, its connection goes back to the pool; dropped before that, its connection is closed. A
-/// body that is cut short ends in an error, never in an end.
+/// An answer's body. A body that is cut short ends in an error, never in an end.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct Incoming(Source);
+
+#[derive(Debug)]
+enum Source {
+    Http1(Http1),
+    Http2(http2::Body),
+}
+
+/// On an HTTP/1 connection: when the body has ended cleanly, the connection goes back to the pool; dropped before that,
+/// it is closed.
+#[derive(Debug)]
+struct Http1 {
     body: hyper::body::Incoming,
     /// What goes back to the pool, and which pool. Dropping the connection closes it.
     home: Option<(Arc<Pool>, Connection)>,
 }
 
 impl Incoming {
-    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        let mut incoming = Self { body, home: Some((pool, connection)) };
+    pub(super) fn http1(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
+        let mut incoming = Http1 { body, home: Some((pool, connection)) };
         if incoming.body.is_end_stream() {
             incoming.release();
         }
-        incoming
+        Self(Source::Http1(incoming))
     }
 
+    pub(super) fn http2(body: http2::Body) -> Self {
+        Self(Source::Http2(body))
+    }
+}
+
+impl Http1 {
     fn release(&mut self) {
         if let Some((pool, connection)) = self.home.take() {
             pool.put(connection);
         }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Err(_)) => self.home = None,
+            Some(Ok(_)) if !self.body.is_end_stream() => {}
+            Some(Ok(_)) | None => self.release(),
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| BodyError::new(&error))))
     }
 }
 
@@ -93,21 +119,24 @@ impl Body for Incoming {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Err(_)) => self.home = None,
-            Some(Ok(_)) if !self.body.is_end_stream() => {}
-            Some(Ok(_)) | None => self.release(),
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.get_mut().0 {
+            Source::Http1(body) => body.poll_frame(cx),
+            Source::Http2(body) => body.poll_frame(cx),
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.0 {
+            Source::Http1(body) => body.body.is_end_stream(),
+            Source::Http2(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.0 {
+            Source::Http1(body) => body.body.size_hint(),
+            Source::Http2(body) => body.size_hint(),
+        }
     }
 }

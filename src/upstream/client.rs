@@ -8,8 +8,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
+use super::connection::Connection;
 use super::outcome::{Tried, judge};
-use super::pool::{Connection, Pool};
+use super::pool::Pool;
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
 
 /// The way to one API. Each worker has its own, with its own connections.
@@ -23,7 +24,7 @@ pub struct Upstream {
 impl Upstream {
     /// A way without connections yet: they are made as requests need them.
     pub fn new(settings: Settings) -> Self {
-        let pool = |server| Arc::new(Pool::new(server, settings.connect_timeout, settings.idle_timeout));
+        let pool = |server| Arc::new(Pool::new(server, &settings));
         let pools = settings.servers.iter().map(pool).collect();
         Self { settings, pools, turn: AtomicUsize::new(0) }
     }
@@ -36,7 +37,8 @@ impl Upstream {
     /// Sends one request and waits for the head of its answer; no deadline but that of connecting.
     ///
     /// The servers take turns. A request goes to a second connection or a second server only with proof that nothing
-    /// of it was sent, so the upstream gets it at most once. Dropping the future closes the connection.
+    /// of it was sent, or none of it processed, so the upstream acts on it at most once. Dropping the future closes the
+    /// connection, or its stream on a shared one.
     ///
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
@@ -67,6 +69,9 @@ impl Upstream {
 
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
 async fn through(pool: &Arc<Pool>, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+    if let Some(shared) = &pool.shared {
+        return shared.send(request).await;
+    }
     if let Some(idle) = pool.take() {
         match exchange(pool, idle, request).await {
             Err(Tried::Returned(unsent, _)) => request = *unsent,
@@ -89,10 +94,10 @@ async fn exchange(
         // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool))))
+    Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))))
 }
 
-/// The request as HTTP/1.1 sends it to a server: target in origin form, byte for byte, and a body that is framed.
+/// The request as it is sent to a server: target in origin form, byte for byte, and a body that is framed.
 fn for_the_wire(mut request: Request<Outgoing>) -> Request<Outgoing> {
     *request.version_mut() = Version::HTTP_11;
     if request.uri().authority().is_some() {

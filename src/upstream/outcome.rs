@@ -4,6 +4,7 @@ use std::error::Error;
 
 use http::Request;
 use hyper::client::conn::TrySendError;
+use rustls::AlertDescription;
 
 use super::Outgoing;
 use super::wire::Line;
@@ -11,7 +12,7 @@ use super::wire::Line;
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Proven: not a byte of the request left this gateway.
+    /// Proven: not a byte of the request left this gateway, or the server says that it processed none.
     #[error("{0}")]
     NotSent(NotSent),
     /// The upstream may have acted on the request.
@@ -38,6 +39,10 @@ pub enum Reason {
     Connect,
     /// The connection was not made within `connect_timeout`.
     Timeout,
+    /// TLS was not agreed on: the server could not show who it is, or did not like who this gateway is.
+    Tls,
+    /// The server said that it did not process the request (HTTP/2), or the request cannot be said to it.
+    Refused,
     /// The connection was made, and closed before a byte of the request was written.
     Closed,
     /// The upstream has no servers.
@@ -46,8 +51,14 @@ pub enum Reason {
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer broke off: {}", in_words(.0))]
-pub struct BodyError(#[from] hyper::Error);
+#[error("the answer broke off: {0}")]
+pub struct BodyError(String);
+
+impl BodyError {
+    pub(super) fn new(error: &(dyn Error + 'static)) -> Self {
+        Self(in_words(error))
+    }
+}
 
 /// What came of trying one connection.
 #[derive(Debug)]
@@ -64,30 +75,74 @@ impl NotSent {
     }
 }
 
-/// Judges a request that a connection could not see through.
+/// Judges a request that an HTTP/1 connection could not see through.
 ///
-/// Two things are proof of not sent. hyper hands the request back: it never left the queue. Or the socket itself says
+/// Three things are proof of not sent. hyper hands the request back: it never left the queue. Or the stream itself says
 /// that no byte was written since the request began: [`Line::seal`] makes that true for good, as it also stops hyper
-/// from writing what it still has in its buffer. In the second case the request's body may have been read in part,
-/// so there is nothing left to send elsewhere.
+/// from writing what it still has in its buffer. Or the server turned down the certificate of this gateway, or its lack,
+/// and so never took the connection. In the last two cases the request's body may have been read in part, so there is
+/// nothing left to send elsewhere.
 pub(super) fn judge(mut error: TrySendError<Request<Outgoing>>, line: &Line) -> Tried {
     let request = error.take_message();
     let detail = in_words(error.error());
     match request {
         Some(request) => Tried::Returned(Box::new(request), NotSent::new(Reason::Closed, detail)),
         None if line.seal() => Tried::Failed(Failure::NotSent(NotSent::new(Reason::Closed, detail))),
+        None if line.is_before_admission() && is_about_certificate(error.error()) => {
+            Tried::Failed(Failure::NotSent(NotSent::new(Reason::Tls, detail)))
+        }
         None => Tried::Failed(Failure::Unknown(detail)),
     }
 }
 
-/// An error with everything that led to it: hyper's own text leaves its causes out.
-fn in_words(error: &hyper::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words.push_str(": ");
-        words.push_str(&error.to_string());
-        cause = error.source();
+/// Judges a request whose HTTP/2 stream broke before its answer. `begun` says that a part of an answer was there; `request`
+/// is the request, if it is whole.
+///
+/// Two things are proof that it was not processed (RFC 9113, 8.7): the server says so with `REFUSED_STREAM`, or it goes
+/// away and the last stream that it names came before. h2 breaks no stream with the server's GOAWAY but those after it.
+pub(super) fn judge_stream(error: &h2::Error, begun: bool, request: Option<Request<Outgoing>>) -> Tried {
+    let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    let detail = in_words(error);
+    if begun || !error.is_remote() || !(refused || error.is_go_away()) {
+        return Tried::Failed(Failure::Unknown(detail));
     }
-    words
+    let why = NotSent::new(Reason::Refused, detail);
+    match request {
+        Some(request) => Tried::Returned(Box::new(request), why),
+        None => Tried::Failed(Failure::NotSent(why)),
+    }
+}
+
+/// Whether a server says by an alert of TLS that it does not take this gateway's certificate, or wants one. In TLS 1.3
+/// these alerts belong to the handshake alone (RFC 8446, 6.2).
+fn is_about_certificate(error: &(dyn Error + 'static)) -> bool {
+    use AlertDescription as A;
+    causes(error).any(|cause| match tls_error(cause) {
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            A::BadCertificate
+                | A::UnsupportedCertificate
+                | A::CertificateRevoked
+                | A::CertificateExpired
+                | A::CertificateUnknown
+                | A::UnknownCA
+                | A::DecryptError
+                | A::CertificateRequired
+        ),
+        _ => false,
+    })
+}
+
+/// TLS errors come inside of I/O errors, which do not name them as their cause.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    error.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// An error with everything that led to it: hyper's own text leaves its causes out.
+fn in_words(error: &(dyn Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,8 +1,7 @@
-//! A connection's socket under watch: was a byte of the present request written, and was it written before the answer
+//! A connection's stream under watch: was a byte of the present request written, and was it written before the answer
 //! began? It knows nothing of HTTP.
 
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,8 +9,9 @@ use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use socket2::SockRef;
-use tokio::net::TcpStream;
+use rustls::ProtocolVersion;
+
+use super::stream::Stream;
 
 /// Nothing of the present request was written.
 const CLEAN: u8 = 0;
@@ -29,14 +29,24 @@ pub(super) struct Line {
     heard: AtomicBool,
     /// Something was written after that.
     crossed: AtomicBool,
+    /// No request was there before the present one.
+    first: AtomicBool,
+    /// The TLS between this line and the socket.
+    tls: Option<ProtocolVersion>,
 }
 
 impl Line {
+    /// A line over a socket, or over TLS on it.
+    pub(super) fn new(tls: Option<ProtocolVersion>) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
     /// A new request begins. On a connection that lay idle, `probe` asks the socket itself whether the server has
     /// closed it, before anything is written: the event loop may not have heard of it yet.
     pub(super) fn begin(&self, probe: bool) {
         self.state.store(CLEAN, Ordering::Release);
         self.probe.store(probe, Ordering::Release);
+        self.first.store(!probe, Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
         self.crossed.store(false, Ordering::Relaxed);
     }
@@ -45,6 +55,12 @@ impl Line {
     /// another request and answer that too: on this connection, nobody's next answer can be trusted.
     pub(super) fn is_crossed(&self) -> bool {
         self.crossed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a server that turns down this gateway's certificate cannot have read the present request. TLS 1.3 lets
+    /// a client speak before its certificate was looked at; the server reads nothing of it until it has looked.
+    pub(super) fn is_before_admission(&self) -> bool {
+        self.tls == Some(ProtocolVersion::TLSv1_3) && self.first.load(Ordering::Relaxed)
     }
 
     fn hear(&self) {
@@ -69,37 +85,28 @@ impl Line {
         if self.heard.load(Ordering::Relaxed) && matches!(written, Poll::Ready(Ok(1..))) {
             self.crossed.store(true, Ordering::Relaxed);
         }
-        if first && !matches!(written, Poll::Ready(Ok(1..))) {
+        let moved_nothing = match &written {
+            Poll::Pending | Poll::Ready(Ok(0)) => true,
+            Poll::Ready(Ok(_)) => false,
+            // TLS may have written a part before it failed.
+            Poll::Ready(Err(_)) => self.tls.is_none(),
+        };
+        if first && moved_nothing {
             self.state.store(CLEAN, Ordering::Release);
         }
         written
     }
 }
 
-/// The socket. Only its first write of a request costs more than the bare socket would.
+/// The stream. Only its first write of a request costs more than without a watch.
 pub(super) struct Wire {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Stream>,
     line: Arc<Line>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
+    pub(super) fn new(stream: Stream, line: Arc<Line>) -> Self {
         Self { io: TokioIo::new(stream), line }
-    }
-
-    /// Looks at the socket without the event loop: nothing to read is the only good answer on an idle connection.
-    fn look(&self) -> Poll<io::Result<()>> {
-        match SockRef::from(self.io.inner()).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(0) => Poll::Ready(Ok(())),
-            // Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
-            Ok(_) => {
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "unasked bytes on an idle connection")))
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(error)),
-        }
     }
 }
 
@@ -109,7 +116,7 @@ impl Read for Wire {
         // hyper reads an idle connection before it takes the next request from its queue. So an end found here
         // gives the request back unsent.
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
-            return self.look();
+            return self.io.inner_mut().look();
         }
         if read.is_ready() {
             self.line.hear();
@@ -183,6 +190,27 @@ mod tests {
             let shown = format!("{outcome:?}");
             drop(line.write(|| outcome));
             assert!(line.seal(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_failed_under_tls_may_have_moved_something() {
+        let line = Line::new(Some(ProtocolVersion::TLSv1_3));
+        drop(line.write(|| Poll::Pending));
+        assert!(line.write(|| Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))).is_ready());
+        assert!(!line.seal());
+    }
+
+    #[test]
+    fn only_the_first_request_in_tls_1_3_comes_before_the_certificate_was_looked_at() {
+        for (tls, expected) in
+            [(None, false), (Some(ProtocolVersion::TLSv1_2), false), (Some(ProtocolVersion::TLSv1_3), true)]
+        {
+            let line = Line::new(tls);
+            line.begin(false);
+            assert_eq!(line.is_before_admission(), expected, "{tls:?}");
+            line.begin(true);
+            assert!(!line.is_before_admission());
         }
     }
 

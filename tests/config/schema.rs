@@ -30,6 +30,7 @@ fn knows_the_words_of_the_reader() {
         ("Http2", format!("{LEAST}http2: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("ProxyProtocol", format!("{LEAST}proxy_protocol: {{ from: [], zzzzzzzzzzzz: 1 }}\n")),
         ("Upstream", LEAST.replace("9001\"]", "9001\"], zzzzzzzzzzzz: 1")),
+        ("UpstreamTls", LEAST.replace("9001\"]", "9001\"], tls: { zzzzzzzzzzzz: 1 }")),
         ("Route", LEAST.replace("    upstream:", "    zzzzzzzzzzzz: 1\n    upstream:")),
         ("Match", LEAST.replace("path: /orders", "path: /orders, zzzzzzzzzzzz: 1")),
         ("Idempotency", format!("{LEAST}      zzzzzzzzzzzz: 1\n")),

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::DemoError;
 use super::api::Api;
 use super::gateway::Gateway;
-use crate::upstream::{Host, Outgoing, Server, Settings, Upstream};
+use crate::upstream::{Host, Outgoing, Protocol, Server, Settings, Upstream};
 
 /// What could not be done when nobody reads on.
 pub(super) const OUTPUT: &str = "output";
@@ -146,6 +146,8 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
         response_timeout: patience,
         attempt_timeout: patience,
         host: Host::Server,
+        protocol: Protocol::Http1,
+        tls: None,
     });
     let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
     let (head, body) = answer.into_parts();

@@ -1,0 +1,115 @@
+//! HTTP/2 to one server: requests share connections, as many on each as the server allows. A new connection is made by
+//! one for all who wait. What a request looks like on the wire is in `exchange`.
+
+mod body;
+mod connection;
+mod exchange;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use http::{Request, Response};
+
+pub(super) use body::Body;
+use connection::{Connection, Slot};
+
+use super::outcome::Tried;
+use super::way::Way;
+use super::{Incoming, NotSent, Outgoing, Reason};
+use crate::clock::Clock;
+
+/// How often a request that a server turned down unprocessed goes to a connection of that server.
+const TRIES: usize = 2;
+
+/// One server's shared connections. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Connections {
+    way: Arc<Way>,
+    idle_timeout: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Oldest first: the younger ones fall idle when there is less to do.
+    open: Vec<Connection>,
+    /// The connection that is being made.
+    dial: Option<Dial>,
+}
+
+type Dial = Shared<BoxFuture<'static, Result<Connection, NotSent>>>;
+
+impl Connections {
+    pub(super) fn new(way: Arc<Way>, idle_timeout: Duration) -> Self {
+        Self { way, idle_timeout, state: Arc::default() }
+    }
+
+    /// Sends one request. It goes to a second connection only with proof that the server did not process it.
+    pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+        let mut why = None;
+        for _ in 0..TRIES {
+            let (connection, slot) = match self.connection().await {
+                Ok(ready) => ready,
+                Err(reason) => return Err(Tried::Returned(Box::new(request), reason)),
+            };
+            match exchange::exchange(&connection, slot, self.way.scheme(), request).await {
+                Err(Tried::Returned(unsent, reason)) => {
+                    // Whatever keeps it from taking this request keeps it from the next.
+                    self.state().open.retain(|open| !open.is(&connection));
+                    (request, why) = (*unsent, Some(reason));
+                }
+                done => return done,
+            }
+        }
+        let why = why.unwrap_or_else(|| self.way.not_sent(Reason::Refused, "not tried"));
+        Err(Tried::Returned(Box::new(request), why))
+    }
+
+    /// A connection with room for a request, and that room.
+    async fn connection(&self) -> Result<(Connection, Slot), NotSent> {
+        loop {
+            let dial = {
+                let mut state = self.state();
+                if let Some(ready) = state.take(self.idle_timeout) {
+                    return Ok(ready);
+                }
+                state.dial.get_or_insert_with(|| self.dial()).clone()
+            };
+            // Others may have filled it before this one's turn; then there is another one to wait for.
+            if !dial.await?.is_open() {
+                return Err(self.way.not_sent(Reason::Closed, "the server closed a new connection at once"));
+            }
+        }
+    }
+
+    /// Makes a connection, whoever still waits for it.
+    fn dial(&self) -> Dial {
+        let this = self.clone();
+        let made = tokio::spawn(async move {
+            let made = this.way.connect(Connection::begin).await;
+            let mut state = this.state();
+            state.dial = None;
+            if let Ok(connection) = &made {
+                state.open.push(connection.clone());
+            }
+            made
+        });
+        let way = Arc::clone(&self.way);
+        let ended = move |error| Err(way.not_sent(Reason::Connect, error));
+        made.map(|made| made.unwrap_or_else(ended)).boxed().shared()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, idle_timeout: Duration) -> Option<(Connection, Slot)> {
+        let now = Clock::instant();
+        self.open.retain(|connection| connection.is_open() && connection.is_fresh(now, idle_timeout));
+        self.open.iter().find_map(|connection| Some((connection.clone(), connection.slot()?)))
+    }
+}

@@ -1,0 +1,121 @@
+//! What bytes go over to a server: a socket, or TLS on it. It knows nothing of HTTP.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustls::ProtocolVersion;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// A way for bytes. Under TLS, what counts as written may still wait here.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The TLS that was agreed on, if there is any.
+    pub(super) fn tls(&self) -> Option<ProtocolVersion> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.get_ref().1.protocol_version(),
+        }
+    }
+
+    /// Looks at an idle connection without the event loop: nothing to read is the only good answer. Ready means that the
+    /// connection is over.
+    pub(super) fn look(&mut self) -> Poll<io::Result<()>> {
+        let looked = match self {
+            Self::Plain(socket) => look_at_socket(socket),
+            Self::Tls(stream) => look_through_tls(stream),
+        };
+        match looked {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Poll::Pending
+            }
+            looked => Poll::Ready(looked),
+        }
+    }
+}
+
+fn look_at_socket(socket: &TcpStream) -> io::Result<()> {
+    match SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])? {
+        0 => Ok(()),
+        _ => Err(unasked()),
+    }
+}
+
+/// Takes in what waits on the socket. What is TLS's own, such as tickets for later sessions, tells nothing.
+fn look_through_tls(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    let (socket, session) = stream.get_mut();
+    let socket = SockRef::from(&*socket);
+    loop {
+        let read = session.read_tls(&mut &*socket)?;
+        let state = session.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        if state.plaintext_bytes_to_read() > 0 {
+            return Err(unasked());
+        }
+        if read == 0 || state.peer_has_closed() {
+            return Ok(());
+        }
+    }
+}
+
+/// Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
+fn unasked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "unasked bytes on an idle connection")
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+}
