@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
 
-use super::{Parts, StartError};
+use super::{Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Namespace};
 use crate::arbiter::{Arbiter, Sweep, Terms, Watched};
 use crate::clock::Clock;
@@ -43,7 +43,10 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Tc
             None => parts.stop.cancelled().await,
         }
     };
-    let time = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter)) };
+    let time = async {
+        let upstreams = upstreams::tend(&parts.upstreams, &parts.arbiter.metrics);
+        tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter), upstreams)
+    };
     // Claims are withdrawn and doubts are counted until the operators' door has closed; an operator who hangs does not
     // hold up the end.
     tokio::select! { () = operators => {}, _ = time => {}, () = parts.overdue() => {} }

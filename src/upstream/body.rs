@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::pool::{Connection, Pool};
+use super::run::Run;
 
 /// A request's body.
 #[derive(Debug)]
@@ -69,13 +70,22 @@ impl Body for Outgoing {
 #[derive(Debug)]
 pub struct Incoming {
     body: hyper::body::Incoming,
-    /// What goes back to the pool, and which pool. Dropping the connection closes it.
-    home: Option<(Arc<Pool>, Connection)>,
+    /// None when the answer has ended. In a box, since answers are handed on by value many times.
+    open: Option<Box<Open>>,
+}
+
+/// What an answer holds until it has ended.
+#[derive(Debug)]
+struct Open {
+    /// What goes back to the pool. Dropping it closes it.
+    connection: Connection,
+    pool: Arc<Pool>,
+    run: Run,
 }
 
 impl Incoming {
-    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        let mut incoming = Self { body, home: Some((pool, connection)) };
+    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>, run: Run) -> Self {
+        let mut incoming = Self { body, open: Some(Box::new(Open { connection, pool, run })) };
         if incoming.body.is_end_stream() {
             incoming.release();
         }
@@ -83,8 +93,16 @@ impl Incoming {
     }
 
     fn release(&mut self) {
-        if let Some((pool, connection)) = self.home.take() {
+        if let Some(open) = self.open.take() {
+            let Open { connection, pool, run } = *open;
             pool.put(connection);
+            run.succeeded();
+        }
+    }
+
+    fn break_off(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.run.failed();
         }
     }
 }
@@ -96,7 +114,7 @@ impl Body for Incoming {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
-            Some(Err(_)) => self.home = None,
+            Some(Err(_)) => self.break_off(),
             Some(Ok(_)) if !self.body.is_end_stream() => {}
             Some(Ok(_)) | None => self.release(),
         }

@@ -40,8 +40,20 @@ pub enum Reason {
     Timeout,
     /// The connection was made, and closed before a byte of the request was written.
     Closed,
-    /// The upstream has no servers.
+    /// The upstream has no server that is healthy.
     NoServer,
+    /// No connection was free within `connect_timeout`: `max_connections` are in use.
+    Full,
+}
+
+impl Reason {
+    /// Whether no server was even tried. A request that comes a little later may well go through.
+    pub fn is_shortage(self) -> bool {
+        match self {
+            Self::NoServer | Self::Full => true,
+            Self::Dns | Self::Connect | Self::Timeout | Self::Closed => false,
+        }
+    }
 }
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
