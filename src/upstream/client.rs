@@ -13,6 +13,7 @@ use super::pool::{Connection, Pool};
 use super::resolve::SystemResolver;
 use super::run::Choice;
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
+use crate::clock::Clock;
 
 /// One worker's way to an API, with its own connections.
 #[derive(Debug)]
@@ -46,9 +47,10 @@ impl Upstream {
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        let asked = Clock::instant();
         let mut request = for_the_wire(request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
-        let mut choice = Choice::of(&self.fleet).await.map_err(Failure::NotSent)?;
+        let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
         let mut why = NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
         while let Some(mut run) = choice.next(place.as_ref()) {
             let pool = Arc::clone(run.pool(self.worker));

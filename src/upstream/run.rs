@@ -16,6 +16,8 @@ use crate::clock::Clock;
 pub(super) struct Choice {
     fleet: Arc<Fleet>,
     endpoints: Arc<Vec<Arc<Endpoint>>>,
+    /// When the request came to be sent.
+    asked: Instant,
     turn: usize,
     tried: Vec<usize>,
 }
@@ -25,7 +27,7 @@ pub(super) struct Choice {
 pub(super) struct Run {
     fleet: Arc<Fleet>,
     endpoint: Arc<Endpoint>,
-    began: Instant,
+    asked: Instant,
     /// It tries out an ejected server, which takes no other request meanwhile.
     trial: bool,
     /// Nothing has been seen of it yet: no answer's head, no failure.
@@ -35,10 +37,10 @@ pub(super) struct Run {
 }
 
 impl Choice {
-    /// For a request that is about to be sent.
-    pub(super) async fn of(fleet: &Arc<Fleet>) -> Result<Self, NotSent> {
+    /// For a request that came to be sent at this time.
+    pub(super) async fn of(fleet: &Arc<Fleet>, asked: Instant) -> Result<Self, NotSent> {
         let endpoints = fleet.endpoints().await?;
-        Ok(Self { fleet: Arc::clone(fleet), endpoints, turn: fleet.turn(), tried: Vec::new() })
+        Ok(Self { fleet: Arc::clone(fleet), endpoints, asked, turn: fleet.turn(), tried: Vec::new() })
     }
 
     /// The next server to try; none when all have been tried that can be.
@@ -54,7 +56,7 @@ impl Choice {
             return Some(Run {
                 fleet: Arc::clone(&self.fleet),
                 endpoint: Arc::clone(endpoint),
-                began: now,
+                asked: self.asked,
                 trial,
                 open: true,
                 _place: place.cloned(),
@@ -105,7 +107,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.open && self.began.elapsed() >= self.fleet.settings().response_timeout {
+        if self.open && self.asked.elapsed() >= self.fleet.settings().response_timeout {
             // Whoever asked has waited long enough for an answer.
             self.fail();
         } else if self.open && self.trial {

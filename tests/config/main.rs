@@ -302,7 +302,7 @@ fn scalars_are_checked_one_by_one() {
     }
 }
 
-/// The least file with further settings of its upstream, which begin in column 49.
+/// The least file with further settings of its upstream.
 fn with_upstream(more: &str) -> String {
     LEAST.replace("9001\"]", &format!("9001\"], {more}"))
 }

@@ -49,6 +49,25 @@ fn guarded_and_plain_requests_go_to_a_server_that_is_there() {
 }
 
 #[test]
+fn a_server_that_does_not_answer_is_left_out() {
+    let (silent, good) = (ScriptedUpstream::start(|_| Reply::silence()), ScriptedUpstream::start(made));
+    let servers = [silent.address().to_string(), good.address().to_string()];
+    let text = yaml(&servers, "ejection: { failures: 2, for: 1h }")
+        .replace("response_timeout: 10s", "response_timeout: 200ms");
+    let gateway = Gateway::start(&text);
+    wait_until("the silent server is left out", || {
+        let answer = gateway.send(&Call::post("/plain").body("x"));
+        assert!(answer.status == 201 || answer.code().as_deref() == Some("upstream-timeout"), "{answer:?}");
+        gateway.metric(r#"oncegate_upstream_servers{state="ejected",upstream="orders"}"#) == 1.0
+    });
+    let seen = silent.requests().len();
+    for _ in 0..4 {
+        assert_eq!(gateway.send(&Call::post("/plain").body("x")).status, 201);
+    }
+    assert_eq!(silent.requests().len(), seen);
+}
+
+#[test]
 fn what_one_server_may_have_got_goes_to_no_other() {
     let servers = [(); 2].map(|()| ScriptedUpstream::start(|_| Reply::reset()));
     let addresses = servers.each_ref().map(|server| server.address().to_string());
@@ -93,7 +112,7 @@ fn without_a_free_connection_the_key_stays_free() {
     let gate = Gate::new();
     let held = gate.clone();
     let upstream = ScriptedUpstream::start(move |seen| made(seen).after(&held));
-    let gateway = start(&[upstream.address().to_string()], "max_connections: 1\n    connect_timeout: 50ms");
+    let gateway = start(&[upstream.address().to_string()], "max_connections: 1\n    connect_timeout: 300ms");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| gateway.send(&order("first")));
         upstream.wait_for_requests(1);

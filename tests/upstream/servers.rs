@@ -212,7 +212,7 @@ async fn an_ejected_server_comes_back_by_one_request_at_a_time() {
 
 #[tokio::test]
 async fn a_connection_that_is_in_use_is_waited_for_and_not_for_long() {
-    for (patience, expected) in [(Duration::from_millis(50), Err(Reason::Full)), (Duration::from_secs(20), Ok("made"))]
+    for (patience, expected) in [(Duration::from_millis(300), Err(Reason::Full)), (Duration::from_secs(20), Ok("made"))]
     {
         let gate = Gate::new();
         let held = gate.clone();
@@ -247,7 +247,7 @@ async fn a_connection_that_is_in_use_is_waited_for_and_not_for_long() {
 async fn a_connection_is_in_use_until_its_answer_has_ended() {
     let server = ScriptedUpstream::start(created);
     let settings =
-        Settings { max_connections: 1, connect_timeout: Duration::from_millis(50), ..settings_of(&[&server], 3) };
+        Settings { max_connections: 1, connect_timeout: Duration::from_millis(300), ..settings_of(&[&server], 3) };
     let client = Upstream::new(settings);
     let open = client.send(order()).await.unwrap();
     assert_eq!(not_sent(&client).await, Reason::Full);
