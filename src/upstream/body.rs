@@ -70,39 +70,34 @@ impl Body for Outgoing {
 #[derive(Debug)]
 pub struct Incoming {
     body: hyper::body::Incoming,
-    /// None when the answer has ended. In a box, since answers are handed on by value many times.
-    open: Option<Box<Open>>,
-}
-
-/// What an answer holds until it has ended.
-#[derive(Debug)]
-struct Open {
-    /// What goes back to the pool. Dropping it closes it.
-    connection: Connection,
-    pool: Arc<Pool>,
-    run: Run,
+    /// What goes back to the pool, and which pool. Dropping the connection closes it.
+    home: Option<(Arc<Pool>, Connection)>,
+    /// The request's stay at its server, until the body has ended. In a box, since answers are handed on by value.
+    run: Option<Box<Run>>,
 }
 
 impl Incoming {
-    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>, run: Run) -> Self {
-        let mut incoming = Self { body, open: Some(Box::new(Open { connection, pool, run })) };
+    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
+        let mut incoming = Self { body, home: Some((pool, connection)), run: None };
         if incoming.body.is_end_stream() {
             incoming.release();
         }
         incoming
     }
 
-    fn release(&mut self) {
-        if let Some(open) = self.open.take() {
-            let Open { connection, pool, run } = *open;
-            pool.put(connection);
+    /// The same; its end is the end of this stay.
+    pub(super) fn during(mut self, run: Run) -> Self {
+        if self.body.is_end_stream() {
             run.succeeded();
+        } else {
+            self.run = Some(Box::new(run));
         }
+        self
     }
 
-    fn break_off(&mut self) {
-        if let Some(open) = self.open.take() {
-            open.run.failed();
+    fn release(&mut self) {
+        if let Some((pool, connection)) = self.home.take() {
+            pool.put(connection);
         }
     }
 }
@@ -114,9 +109,15 @@ impl Body for Incoming {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
-            Some(Err(_)) => self.break_off(),
+            Some(Err(_)) => self.home = None,
             Some(Ok(_)) if !self.body.is_end_stream() => {}
             Some(Ok(_)) | None => self.release(),
+        }
+        let broken = matches!(frame, Some(Err(_)));
+        if (broken || frame.is_none() || self.body.is_end_stream())
+            && let Some(run) = self.run.take()
+        {
+            if broken { run.failed() } else { run.succeeded() }
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
     }

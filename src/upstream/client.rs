@@ -56,9 +56,9 @@ impl Upstream {
             let pool = Arc::clone(run.pool(self.worker));
             self.address(&mut request, &pool);
             match through(&pool, request).await {
-                Ok((answer, connection)) => {
+                Ok(answer) => {
                     run.answered();
-                    return Ok(answer.map(|body| Incoming::new(body, connection, pool, run)));
+                    return Ok(answer.map(|body| body.during(run)));
                 }
                 Err(tried) => {
                     run.failed();
@@ -81,19 +81,16 @@ impl Upstream {
     }
 }
 
-/// An answer whose body is still to come, and the connection that it comes on.
-type Answered = (Response<hyper::body::Incoming>, Connection);
-
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
-async fn through(pool: &Pool, mut request: Request<Outgoing>) -> Result<Answered, Tried> {
+async fn through(pool: &Arc<Pool>, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
     if let Some(idle) = pool.take() {
-        match exchange(idle, request).await {
+        match exchange(pool, idle, request).await {
             Err(Tried::Returned(unsent, _)) => request = *unsent,
             done => return done,
         }
     }
     match pool.connect().await {
-        Ok(connection) => exchange(connection, request).await,
+        Ok(connection) => exchange(pool, connection, request).await,
         Err(why) => {
             tracing::warn!(%why, "no connection to an upstream");
             Err(Tried::Returned(Box::new(request), why))
@@ -101,13 +98,17 @@ async fn through(pool: &Pool, mut request: Request<Outgoing>) -> Result<Answered
     }
 }
 
-async fn exchange(mut connection: Connection, request: Request<Outgoing>) -> Result<Answered, Tried> {
+async fn exchange(
+    pool: &Arc<Pool>,
+    mut connection: Connection,
+    request: Request<Outgoing>,
+) -> Result<Response<Incoming>, Tried> {
     let answer = connection.send(request).await.map_err(|error| judge(error, connection.line()))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok((answer, connection))
+    Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool))))
 }
 
 /// The request as HTTP/1.1 sends it to a server: target in origin form, byte for byte, and a body that is framed.
