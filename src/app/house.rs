@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use hyper::body::Incoming;
 
-use super::{Parts, StartError};
+use super::{Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Namespace};
 use crate::arbiter::{Arbiter, Sweep, Terms, Watched};
 use crate::clock::Clock;
@@ -45,7 +45,9 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Tc
         }
     };
     let time = async {
-        tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter), certify(&parts))
+        let upstreams = upstreams::tend(&parts.upstreams, &parts.arbiter.metrics);
+        let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
+        tokio::join!(records, tend(&parts, &arbiter), certify(&parts), upstreams)
     };
     // Claims are withdrawn and doubts are counted until the operators' door has closed; an operator who hangs does not
     // hold up the end.

@@ -2,6 +2,7 @@
 
 mod demo;
 mod house;
+mod upstreams;
 mod worker;
 
 pub use demo::{DemoError, demo};
@@ -27,6 +28,7 @@ use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
 use crate::telemetry::{LinesLost, Metrics};
 use crate::tls;
+use crate::upstream::Fleet;
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +71,7 @@ struct Parts {
     arbiter: Arc<arbiter::Shared>,
     gateway: Arc<gateway::Shared>,
     tls: Option<Arc<tls::Server>>,
+    upstreams: Arc<[Arc<Fleet>]>,
     lines_lost: LinesLost,
     stop: CancellationToken,
 }
@@ -91,9 +94,9 @@ pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, Start
         threads: Vec::new(),
     };
     let doorway = parts.doorway();
-    for listener in clients {
+    for (index, listener) in clients.into_iter().enumerate() {
         let store = parts.store.for_worker();
-        running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
+        running.spawn("oncegate-worker", worker::run(parts.clone(), index, store, listener, doorway.clone()))?;
     }
     running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker(), operators))?;
     tracing::info!(address = %running.address, admin = admin.map(tracing::field::display), "listening");
@@ -198,6 +201,7 @@ impl Parts {
                 clock,
             }),
             gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
+            upstreams: upstreams::fleets(&settings),
             store: Arc::new(store),
             settings: Arc::new(settings),
             tls: tls.map(Arc::new),

@@ -15,9 +15,9 @@ use crate::upstream::Upstream;
 use crate::wire::Client;
 
 /// Serves until the gateway stops and everything under way has ended, or `drain_timeout` has passed.
-pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListener, doorway: Doorway) {
+pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, listener: TcpListener, doorway: Doorway) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
-    let upstreams = parts.settings.upstreams.iter().map(|settings| Arc::new(Upstream::new(settings.clone()))).collect();
+    let upstreams = parts.upstreams.iter().map(|fleet| Arc::new(Upstream::of(fleet, index))).collect();
     let gateway = Arc::new(Gateway::new(Arc::clone(&parts.gateway), arbiter, upstreams));
     let handle = move |request: Request<Incoming>, client: Arc<Client>| {
         let gateway = Arc::clone(&gateway);

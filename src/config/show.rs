@@ -147,8 +147,24 @@ fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let servers = settings.servers.iter().map(|server| format!("{scheme}://{}:{}", server.host, server.port));
     page.put("servers", list(servers));
+    let balance = match settings.balance {
+        upstream::Balance::RoundRobin => "round_robin",
+        upstream::Balance::LeastRequests => "least_requests",
+    };
+    page.put("balance", balance);
+    page.section("ejection", |page| {
+        page.put("failures", settings.ejection.failures);
+        page.put("for", span_text(settings.ejection.lasts));
+    });
+    if let Some(check) = &settings.health {
+        page.section("health", |page| show_health(page, check));
+    }
+    page.put("resolve_interval", span_text(settings.resolve_interval));
     page.put("connect_timeout", span_text(settings.connect_timeout));
     page.put("idle_timeout", span_text(settings.idle_timeout));
+    page.put("idle_connections", settings.idle_connections);
+    page.put("connection_age", span_text(settings.connection_age));
+    page.put("max_connections", settings.max_connections);
     let host = match settings.host {
         upstream::Host::Preserve => "preserve",
         upstream::Host::Server => "server",
@@ -178,6 +194,18 @@ fn show_upstream_tls(page: &mut Page, settings: &client::Settings) {
         page.put("certificate", quoted(identity.certificate.display()));
         page.put("key", quoted(identity.key.display()));
     }
+}
+
+fn show_health(page: &mut Page, check: &upstream::HealthCheck) {
+    page.put("path", quoted(&check.path));
+    if let Some(host) = check.host.as_ref().and_then(|host| host.to_str().ok()) {
+        page.put("host", quoted(host));
+    }
+    page.put("interval", span_text(check.interval));
+    page.put("timeout", span_text(check.timeout));
+    page.put("healthy_after", check.healthy_after);
+    page.put("unhealthy_after", check.unhealthy_after);
+    page.put("status", quoted(format_args!("{}-{}", check.status.start(), check.status.end())));
 }
 
 fn show_route(page: &mut Page, route: &Route, upstreams: &[upstream::Settings]) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
@@ -207,6 +208,10 @@ pub(super) struct Pointer(pub(super) String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName(pub(super) String);
 
+/// The statuses from one to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StatusRange(pub(super) RangeInclusive<u16>);
+
 /// The status of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RefusalStatus(pub(super) StatusCode);
@@ -232,6 +237,8 @@ from_text! {
     Pattern, "a path such as `/orders/{id}`", |text| Pattern::parse(text).map_err(|error| error.to_string());
     /// A network.
     Network, "a network such as 10.0.0.0/8", |text| Network::parse(text).ok_or_else(|| format!("`{text}` is no network: write an address or `10.0.0.0/8`"));
+    /// One status, or several.
+    StatusRange, "a status such as 200, or a range such as `200-399`", |text| status_range(text).map(Self);
     /// A status.
     RefusalStatus, "a status such as 409", |text| refusal_status(text).map(Self);
 }
@@ -286,6 +293,15 @@ fn method(text: &str) -> Result<Method, String> {
         Ok(method) if METHODS.contains(&text) && is_forwarded(&method) => Ok(method),
         Ok(_) if METHODS.contains(&text) => Err(format!("`{text}` is never forwarded: remove it")),
         _ => Err(format!("`{text}` is no method: {}", remedy(text, &METHODS))),
+    }
+}
+
+fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let status = |text: &str| text.parse().ok().filter(|status| (100..=599).contains(status));
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => Err(format!("`{text}` is no range of statuses: write `200`, or `200-399`")),
     }
 }
 

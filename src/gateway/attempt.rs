@@ -55,8 +55,8 @@ enum Exchange {
     Whole { head: response::Parts, body: Bytes, hold: Arc<Hold> },
     /// A whole answer over the limit. It was streamed; the client sees its end when the tail is let go.
     Streamed { head: Head, tail: Option<mpsc::Sender<Piece>> },
-    /// Nothing was sent.
-    NotSent(String),
+    /// Nothing was sent. A shortage: not even tried, for want of a server or a connection.
+    NotSent { why: String, shortage: bool },
     /// The upstream may have acted.
     Broken(String),
     /// `attempt_timeout` has passed.
@@ -94,7 +94,7 @@ impl Attempt {
                 never = keep_alive(&mut self.permit) => match never {},
             }
         } else {
-            Exchange::NotSent("The lease ended before anything was sent.".to_owned())
+            Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
         };
         // The request is over; its outcome may have to wait for a store that is away.
         drop(self.holds);
@@ -109,7 +109,7 @@ impl Exchange {
     fn why(&self) -> &str {
         match self {
             Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
-            Self::NotSent(why) | Self::Broken(why) => why,
+            Self::NotSent { why, .. } | Self::Broken(why) => why,
             Self::TimedOut => "no answer within attempt_timeout",
             Self::Abandoned => "the gateway stopped before the answer",
         }
@@ -121,7 +121,7 @@ impl Exchange {
             Self::Whole { head, .. } => (true, head.status.is_server_error()),
             Self::Streamed { head, .. } => (true, head.status >= 500),
             Self::Broken(_) | Self::TimedOut | Self::Abandoned => (false, true),
-            Self::NotSent(_) => (false, false),
+            Self::NotSent { .. } => (false, false),
         };
         if failed {
             metrics.route(route).executed_but_failed();
@@ -193,7 +193,9 @@ impl Wire<'_> {
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
-            Err(Failure::NotSent(why)) => return Exchange::NotSent(why.to_string()),
+            Err(Failure::NotSent(why)) => {
+                return Exchange::NotSent { why: why.to_string(), shortage: why.reason.is_shortage() };
+            }
             Err(Failure::Unknown(why)) => return Exchange::Broken(why),
         };
         headers::inbound(&mut head.headers);
@@ -271,7 +273,7 @@ fn without_framing(mut head: response::Parts) -> response::Parts {
 /// What the exchange means for the operation.
 fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
     match exchange {
-        Exchange::NotSent(_) => Ending::NotSent,
+        Exchange::NotSent { .. } => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
         Exchange::TimedOut => Ending::Unknown(Cause::TimedOut),
         Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
@@ -321,10 +323,10 @@ fn deliver(
             }
             None
         }
-        Exchange::NotSent(_) => {
+        Exchange::NotSent { shortage, .. } => {
             // Where the store did not say, a first attempt that was not sent has nothing behind it; a later one has.
             let not_executed = settled.map_or(first, |settled| settled == Settled::NotSent);
-            Some(Err(Problem::UpstreamUnreachable { in_doubt: !not_executed }))
+            Some(Err(Problem::UpstreamUnreachable { shortage, in_doubt: !not_executed }))
         }
         Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
         Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
@@ -347,7 +349,7 @@ mod tests {
             (Some(Settled::Superseded), true, true),
             (Some(Settled::Kept(Time(1))), true, true),
         ] {
-            let exchange = Exchange::NotSent("refused".to_owned());
+            let exchange = Exchange::NotSent { why: "refused".to_owned(), shortage: false };
             let told = deliver(exchange, settled, first, None, true);
             let Some(Err(Problem::UpstreamUnreachable { in_doubt, .. })) = told else { panic!("no refusal") };
             assert_eq!(in_doubt, expected, "{settled:?} {first}");

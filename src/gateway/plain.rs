@@ -33,7 +33,9 @@ impl Gateway {
                 headers::inbound(&mut head.headers);
                 Ok((Response::from_parts(head, Body::upstream(body, slot)), verdict))
             }
-            Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
+            Ok(Err(Failure::NotSent(why))) => {
+                Err(Problem::UpstreamUnreachable { shortage: why.reason.is_shortage(), in_doubt: false })
+            }
             Ok(Err(Failure::Unknown(why))) => {
                 tracing::warn!(route = %routed.route.name, why, "upstream failed");
                 Err(Problem::UpstreamFailed { guarded: false })

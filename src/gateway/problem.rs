@@ -67,6 +67,8 @@ pub enum Problem {
     },
     /// The upstream was not reached.
     UpstreamUnreachable {
+        /// Whether no server was even tried: none is healthy, or no connection was free.
+        shortage: bool,
         /// Whether the operation may have been executed all the same, by another attempt.
         in_doubt: bool,
     },
@@ -138,8 +140,9 @@ impl Problem {
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
-            Self::UpstreamUnreachable { .. } => {
-                row(S::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
+            Self::UpstreamUnreachable { shortage, .. } => {
+                let status = if *shortage { S::SERVICE_UNAVAILABLE } else { S::BAD_GATEWAY };
+                row(status, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
@@ -163,7 +166,12 @@ impl Problem {
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
-            Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
+            Self::UpstreamUnreachable { shortage: false, .. } => {
+                "The upstream could not be reached. Nothing was sent.".to_owned()
+            }
+            Self::UpstreamUnreachable { shortage: true, .. } => {
+                "The upstream has no server or no connection free. Nothing was sent.".to_owned()
+            }
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
             Self::BodyTimeout => "The body did not arrive in time. Nothing was forwarded.".to_owned(),
@@ -216,12 +224,13 @@ impl Problem {
                     headers.insert(LOCATION, location.clone());
                 }
             }
-            Self::UpstreamUnreachable { in_doubt: false } => {
-                headers.insert(marks::OUTCOME, marks::NOT_EXECUTED);
+            Self::UpstreamUnreachable { shortage, in_doubt } => {
+                headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
+                if *shortage {
+                    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                }
             }
-            Self::UpstreamTimeout { .. }
-            | Self::UpstreamFailed { .. }
-            | Self::UpstreamUnreachable { in_doubt: true } => {
+            Self::UpstreamTimeout { .. } | Self::UpstreamFailed { .. } => {
                 headers.insert(marks::OUTCOME, marks::UNKNOWN);
             }
             Self::NoRoute

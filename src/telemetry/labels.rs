@@ -106,6 +106,28 @@ labels! {
 }
 
 labels! {
+    /// How a server of an upstream stands.
+    ServerState {
+        /// It takes requests.
+        Healthy => "healthy",
+        /// It is left out because requests failed there.
+        Ejected => "ejected",
+        /// Its health checks fail.
+        Unhealthy => "unhealthy",
+    }
+}
+
+labels! {
+    /// What came of a health check.
+    CheckResult {
+        /// A good answer.
+        Passed => "passed",
+        /// A bad one, or none in time.
+        Failed => "failed",
+    }
+}
+
+labels! {
     /// What the Bloom filter said.
     FilterAnswer {
         /// Surely not seen by this gateway.

@@ -7,7 +7,7 @@ use prometheus::core::Collector;
 use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Handshake, Outcome, StoreOp, Verdict};
+use super::labels::{CheckResult, FilterAnswer, Handshake, Outcome, ServerState, StoreOp, Verdict};
 
 /// Upper bounds, in seconds, of the histograms of requests and upstream answers.
 const REQUEST_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -22,7 +22,7 @@ pub struct Metrics {
     registry: Registry,
     routes: Vec<RouteMetrics>,
     no_route: RouteMetrics,
-    upstreams: Vec<Histogram>,
+    upstreams: Vec<UpstreamMetrics>,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
@@ -52,6 +52,14 @@ pub struct RouteMetrics {
     oldest_doubt: IntGauge,
 }
 
+/// The handles of one upstream.
+struct UpstreamMetrics {
+    seconds: Histogram,
+    servers: Vec<IntGauge>,
+    ejections: IntCounter,
+    checks: Vec<IntCounter>,
+}
+
 struct Families {
     requests: IntCounterVec,
     seconds: HistogramVec,
@@ -73,8 +81,6 @@ impl Metrics {
         let registry = Registry::new_custom(Some("oncegate".to_owned()), None)?;
         let families = Families::new(&registry)?;
         let histogram = |name, help, label, bounds| histogram_vec(&registry, name, help, &[label], bounds);
-        let from_sending = "Seconds from sending to the answer's head.";
-        let upstream_seconds = histogram("upstream_seconds", from_sending, "upstream", REQUEST_BUCKETS)?;
         let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
         let early = "Connections that failed before their first request.";
@@ -83,7 +89,7 @@ impl Metrics {
         Ok(Self {
             routes: routes.iter().map(|name| families.route(name)).collect(),
             no_route: families.route(NO_ROUTE),
-            upstreams: upstreams.iter().map(|name| upstream_seconds.with_label_values(&[name])).collect(),
+            upstreams: UpstreamMetrics::all(&registry, upstreams)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -129,8 +135,29 @@ impl Metrics {
 
     /// An upstream answered, or failed to, after this long.
     pub fn upstream_answered(&self, index: usize, took: Duration) {
-        if let Some(histogram) = self.upstreams.get(index) {
-            histogram.observe(took.as_secs_f64());
+        if let Some(upstream) = self.upstreams.get(index) {
+            upstream.seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// So many servers of an upstream stand like this now.
+    pub fn upstream_servers(&self, index: usize, state: ServerState, count: usize) {
+        if let Some(upstream) = self.upstreams.get(index) {
+            upstream.servers[state as usize].set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// So many servers of an upstream were left out, because requests failed there.
+    pub fn upstream_ejected(&self, index: usize, count: u64) {
+        if let Some(upstream) = self.upstreams.get(index) {
+            upstream.ejections.inc_by(count);
+        }
+    }
+
+    /// So many health checks of an upstream's servers ended like this.
+    pub fn upstream_checked(&self, index: usize, result: CheckResult, count: usize) {
+        if let Some(upstream) = self.upstreams.get(index) {
+            upstream.checks[result as usize].inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         }
     }
 
@@ -236,6 +263,26 @@ impl RouteMetrics {
     }
 }
 
+impl UpstreamMetrics {
+    fn all(registry: &Registry, names: &[String]) -> Result<Vec<Self>, prometheus::Error> {
+        let from_sending = "Seconds from sending to the answer's head.";
+        let seconds = histogram_vec(registry, "upstream_seconds", from_sending, &["upstream"], REQUEST_BUCKETS)?;
+        let servers = Opts::new("upstream_servers", "Servers of an upstream, by address and by how they stand.");
+        let servers = register(registry, IntGaugeVec::new(servers, &["upstream", "state"]))?;
+        let left_out = "Servers that were left out because requests failed there.";
+        let ejections = counter_vec(registry, "upstream_ejections_total", left_out, &["upstream"])?;
+        let results = "Health checks of servers by what came of them.";
+        let checks = counter_vec(registry, "upstream_health_checks_total", results, &["upstream", "result"])?;
+        let upstream = |name: &String| Self {
+            seconds: seconds.with_label_values(&[name]),
+            servers: ServerState::ALL.iter().map(|s| servers.with_label_values(&[name.as_str(), s.label()])).collect(),
+            ejections: ejections.with_label_values(&[name]),
+            checks: CheckResult::ALL.iter().map(|r| checks.with_label_values(&[name.as_str(), r.label()])).collect(),
+        };
+        Ok(names.iter().map(upstream).collect())
+    }
+}
+
 impl Families {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name, help, labels| counter_vec(registry, name, help, labels);
@@ -319,6 +366,9 @@ mod tests {
         metrics.no_route().answered(Verdict::NoRoute, Duration::ZERO);
         metrics.store_called(StoreOp::Reserve, Duration::from_micros(300), true);
         metrics.filter_checked(FilterAnswer::Perhaps);
+        metrics.upstream_servers(0, ServerState::Ejected, 3);
+        metrics.upstream_ejected(0, 4);
+        metrics.upstream_checked(0, CheckResult::Failed, 5);
         metrics.route(0).doubts_found(2, Duration::from_secs(61));
         let text = metrics.render();
         for line in [
@@ -327,6 +377,9 @@ mod tests {
             r#"oncegate_request_seconds_count{route="create-order",verdict="replayed"} 1"#,
             r#"oncegate_store_errors_total{op="reserve"} 1"#,
             r#"oncegate_filter_checks_total{answer="perhaps"} 1"#,
+            r#"oncegate_upstream_servers{state="ejected",upstream="orders"} 3"#,
+            r#"oncegate_upstream_ejections_total{upstream="orders"} 4"#,
+            r#"oncegate_upstream_health_checks_total{result="failed",upstream="orders"} 5"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
             r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,

@@ -4,6 +4,6 @@ mod labels;
 mod logs;
 mod metrics;
 
-pub use labels::{FilterAnswer, Handshake, Outcome, StoreOp, Verdict};
+pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ServerState, StoreOp, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};

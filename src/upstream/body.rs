@@ -11,6 +11,7 @@ use super::BodyError;
 use super::connection::Connection;
 use super::http2;
 use super::pool::Pool;
+use super::run::Run;
 
 /// A request's body.
 #[derive(Debug)]
@@ -66,7 +67,11 @@ impl Body for Outgoing {
 
 /// An answer's body. A body that is cut short ends in an error, never in an end.
 #[derive(Debug)]
-pub struct Incoming(Source);
+pub struct Incoming {
+    source: Source,
+    /// The request's stay at its server, until the body has ended. In a box, since answers are handed on by value.
+    run: Option<Box<Run>>,
+}
 
 #[derive(Debug)]
 enum Source {
@@ -89,11 +94,21 @@ impl Incoming {
         if incoming.body.is_end_stream() {
             incoming.release();
         }
-        Self(Source::Http1(incoming))
+        Self { source: Source::Http1(incoming), run: None }
     }
 
     pub(super) fn http2(body: http2::Body) -> Self {
-        Self(Source::Http2(body))
+        Self { source: Source::Http2(body), run: None }
+    }
+
+    /// The same; its end is the end of this stay.
+    pub(super) fn during(mut self, run: Run) -> Self {
+        if self.is_end_stream() {
+            run.succeeded();
+        } else {
+            self.run = Some(Box::new(run));
+        }
+        self
     }
 }
 
@@ -120,21 +135,29 @@ impl Body for Incoming {
     type Error = BodyError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().0 {
+        let this = self.get_mut();
+        let frame = ready!(match &mut this.source {
             Source::Http1(body) => body.poll_frame(cx),
             Source::Http2(body) => body.poll_frame(cx),
+        });
+        let broken = matches!(frame, Some(Err(_)));
+        if (broken || frame.is_none() || this.is_end_stream())
+            && let Some(run) = this.run.take()
+        {
+            if broken { run.failed() } else { run.succeeded() }
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.source {
             Source::Http1(body) => body.body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.source {
             Source::Http1(body) => body.body.size_hint(),
             Source::Http2(body) => body.size_hint(),
         }

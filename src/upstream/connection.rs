@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Request, Response};
 use hyper::client::conn::TrySendError;
@@ -10,6 +11,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use super::Outgoing;
 use super::stream::Stream;
 use super::wire::{Line, Wire};
+use crate::clock::Clock;
 
 /// How long the head of an answer may be, in bytes.
 const ANSWER_HEAD_LIMIT: usize = 64 * 1024;
@@ -20,6 +22,7 @@ const BUFFER_LIMIT: usize = 128 * 1024;
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     line: Arc<Line>,
+    made: Instant,
     used: bool,
 }
 
@@ -38,7 +41,7 @@ impl Connection {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
-        Ok(Self { sender, line, used: false })
+        Ok(Self { sender, line, made: Clock::instant(), used: false })
     }
 
     /// Puts a request on the connection and waits for the head of its answer.
@@ -59,6 +62,11 @@ impl Connection {
     /// Whether no further request can go over it.
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// When it was made.
+    pub(super) fn made(&self) -> Instant {
+        self.made
     }
 
     /// What the socket knows of the present request.

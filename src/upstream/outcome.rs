@@ -1,6 +1,7 @@
 //! The one place that judges whether a failed request was sent. Without proof that it was not, it may have been.
 
 use std::error::Error;
+use std::fmt;
 
 use http::Request;
 use hyper::client::conn::TrySendError;
@@ -45,8 +46,20 @@ pub enum Reason {
     Refused,
     /// The connection was made, and closed before a byte of the request was written.
     Closed,
-    /// The upstream has no servers.
+    /// The upstream has no server that is healthy.
     NoServer,
+    /// No connection was free within `connect_timeout`: `max_connections` are in use.
+    Full,
+}
+
+impl Reason {
+    /// Whether no server was even tried. A request that comes a little later may well go through.
+    pub fn is_shortage(self) -> bool {
+        match self {
+            Self::NoServer | Self::Full => true,
+            Self::Dns | Self::Connect | Self::Timeout | Self::Tls | Self::Refused | Self::Closed => false,
+        }
+    }
 }
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
@@ -67,6 +80,15 @@ pub(super) enum Tried {
     Returned(Box<Request<Outgoing>>, NotSent),
     /// The request is spent.
     Failed(Failure),
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Returned(_, why) => why.fmt(f),
+            Self::Failed(why) => why.fmt(f),
+        }
+    }
 }
 
 impl NotSent {

@@ -96,6 +96,10 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(orders.servers, [upstream::Server { host: "127.0.0.1".to_owned(), port: 9001 }]);
     assert_eq!((orders.name.as_str(), orders.host), ("orders", upstream::Host::Preserve));
     assert_eq!((orders.connect_timeout, orders.idle_timeout), (Duration::from_secs(1), Duration::from_secs(4)));
+    assert_eq!((orders.balance, &orders.health), (upstream::Balance::RoundRobin, &None));
+    assert_eq!(orders.ejection, upstream::Ejection { failures: 3, lasts: Duration::from_secs(10) });
+    assert_eq!((orders.idle_connections, orders.max_connections), (128, 0));
+    assert_eq!((orders.connection_age, orders.resolve_interval), (Duration::from_hours(1), Duration::from_secs(30)));
     assert_eq!((orders.response_timeout, orders.attempt_timeout), (Duration::from_secs(30), Duration::from_mins(5)));
 }
 
@@ -312,6 +316,51 @@ fn scalars_are_checked_one_by_one() {
     }
 }
 
+/// The least file with further settings of its upstream.
+fn with_upstream(more: &str) -> String {
+    LEAST.replace("9001\"]", &format!("9001\"], {more}"))
+}
+
+#[test]
+fn an_upstream_says_how_its_servers_are_used() {
+    let text = with_upstream(
+        "balance: least_requests, ejection: { failures: 0, for: 1m }, max_connections: 9, \
+         health: { path: \"/up?a=b\", host: \"api.example:81\", status: 204, healthy_after: 2 }",
+    );
+    let orders = &loaded(&text).settings.upstreams[0];
+    assert_eq!((orders.balance, orders.max_connections), (upstream::Balance::LeastRequests, 9));
+    assert_eq!(orders.ejection, upstream::Ejection { failures: 0, lasts: Duration::from_mins(1) });
+    let check = upstream::HealthCheck {
+        path: "/up?a=b".parse().unwrap(),
+        host: Some("api.example:81".parse().unwrap()),
+        interval: Duration::from_secs(5),
+        timeout: Duration::from_secs(1),
+        healthy_after: 2,
+        unhealthy_after: 3,
+        status: 204..=204,
+    };
+    assert_eq!(orders.health, Some(check));
+    assert_eq!(loaded(&config::show(&loaded(&text).settings)).settings.upstreams[0], *orders);
+    for (more, says) in [
+        ("balance: round-robin", "did you mean `round_robin`?"),
+        ("balance: random", "known here: `round_robin`, `least_requests`"),
+        ("ejection: { for: 5ms }", "between 100ms and 1h"),
+        ("health: {}", "`path` is missing"),
+        ("health: { path: healthz }", "it begins with `/`"),
+        ("health: { path: \"/a b\" }", "is no path"),
+        ("health: { path: /, host: \"a b\" }", "is no host"),
+        ("health: { path: /, status: 399-200 }", "no range of statuses"),
+        ("health: { path: /, status: 2xx }", "no range of statuses"),
+        ("health: { path: /, status: 200-600 }", "no range of statuses"),
+        ("resolve_interval: 0s", "between 1s and 1h"),
+        ("retries: 2", "not in this version yet"),
+    ] {
+        let errors = errors(&with_upstream(more));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].starts_with("2:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
+    }
+}
+
 #[test]
 fn a_scope_by_certificate_needs_clients_that_are_asked() {
     let scoped = LEAST.replace("trusted_header: X-Customer-Id", "client_certificate: subject");
@@ -329,7 +378,6 @@ fn a_scope_by_certificate_needs_clients_that_are_asked() {
 
 #[test]
 fn settings_are_checked_against_each_other() {
-    let with_upstream = |more: &str| LEAST.replace("9001\"]", &format!("9001\"], {more}"));
     refused(
         &with_upstream("attempt_timeout: 20s"),
         "2:66 upstreams.orders.attempt_timeout",

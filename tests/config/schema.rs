@@ -31,6 +31,8 @@ fn knows_the_words_of_the_reader() {
         ("ProxyProtocol", format!("{LEAST}proxy_protocol: {{ from: [], zzzzzzzzzzzz: 1 }}\n")),
         ("Upstream", LEAST.replace("9001\"]", "9001\"], zzzzzzzzzzzz: 1")),
         ("UpstreamTls", LEAST.replace("9001\"]", "9001\"], tls: { zzzzzzzzzzzz: 1 }")),
+        ("Ejection", LEAST.replace("9001\"]", "9001\"], ejection: { zzzzzzzzzzzz: 1 }")),
+        ("Health", LEAST.replace("9001\"]", "9001\"], health: { path: /, zzzzzzzzzzzz: 1 }")),
         ("Route", LEAST.replace("    upstream:", "    zzzzzzzzzzzz: 1\n    upstream:")),
         ("Match", LEAST.replace("path: /orders", "path: /orders, zzzzzzzzzzzz: 1")),
         ("Idempotency", format!("{LEAST}      zzzzzzzzzzzz: 1\n")),

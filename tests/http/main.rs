@@ -4,6 +4,8 @@
 
 #[path = "../support/client.rs"]
 mod client;
+#[path = "../support/closing.rs"]
+mod closing;
 #[path = "../support/gateway.rs"]
 mod gateway;
 #[path = "../support/redis.rs"]
@@ -20,6 +22,7 @@ mod keys;
 mod main_job;
 mod modes;
 mod paths;
+mod servers;
 
 use gateway::Gateway;
 use upstream::ScriptedUpstream;

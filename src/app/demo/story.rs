@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::DemoError;
 use super::api::Api;
 use super::gateway::Gateway;
-use crate::upstream::{Host, Outgoing, Protocol, Server, Settings, Upstream};
+use crate::upstream::{Balance, Ejection, Host, Outgoing, Protocol, Server, Settings, Upstream};
 
 /// What could not be done when nobody reads on.
 pub(super) const OUTPUT: &str = "output";
@@ -141,8 +141,15 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
     let client = Upstream::new(Settings {
         name: "demo".to_owned(),
         servers: vec![Server { host: to.ip().to_string(), port: to.port() }],
+        balance: Balance::RoundRobin,
+        ejection: Ejection { failures: 0, lasts: patience },
+        health: None,
+        resolve_interval: patience,
         connect_timeout: patience,
         idle_timeout: patience,
+        idle_connections: 0,
+        connection_age: patience,
+        max_connections: 0,
         response_timeout: patience,
         attempt_timeout: patience,
         host: Host::Server,

@@ -1,11 +1,19 @@
 //! The upstream client against a server that misbehaves on command: what was sent, how often, and what it is called.
 #![allow(clippy::unwrap_used, reason = "clippy does not take functions that tests share for test code")]
 
-#[path = "support/upstream.rs"]
+#[path = "../support/closing.rs"]
+mod closing;
+#[path = "../support/upstream.rs"]
 mod support;
+
+mod checks;
+mod kept;
+mod names;
+mod servers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,7 +22,8 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use oncegate::upstream::{BodyError, Failure, Host, Incoming, Outgoing, Protocol, Reason, Server, Settings, Upstream};
+use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming};
+use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream};
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -22,8 +31,15 @@ fn settings(servers: &[SocketAddr]) -> Settings {
     Settings {
         name: "orders".to_owned(),
         servers: servers.iter().map(server).collect(),
+        balance: Balance::RoundRobin,
+        ejection: Ejection { failures: 3, lasts: Duration::from_mins(1) },
+        health: None,
+        resolve_interval: Duration::from_mins(1),
         connect_timeout: Duration::from_secs(5),
         idle_timeout: Duration::from_mins(1),
+        idle_connections: 128,
+        connection_age: Duration::from_hours(1),
+        max_connections: 0,
         response_timeout: Duration::from_secs(30),
         attempt_timeout: Duration::from_mins(1),
         host: Host::Preserve,
@@ -35,6 +51,11 @@ fn settings(servers: &[SocketAddr]) -> Settings {
 fn client(servers: &[&ScriptedUpstream]) -> Upstream {
     let servers: Vec<_> = servers.iter().map(|server| server.address()).collect();
     Upstream::new(settings(&servers))
+}
+
+/// Servers that two workers share.
+fn fleet(settings: Settings) -> Arc<Fleet> {
+    Arc::new(Fleet::new(settings, 2, Arc::new(SystemResolver)))
 }
 
 fn request(method: Method, target: &str, body: &'static [u8]) -> Request<Outgoing> {
@@ -521,42 +542,4 @@ async fn a_connection_whose_answer_overtook_its_request_is_not_used_again() {
         }
         assert_eq!(server.connections.load(Ordering::SeqCst), connections, "{body}");
     }
-}
-
-// Several servers.
-
-#[tokio::test]
-async fn servers_take_turns() {
-    let servers = [ScriptedUpstream::start(created), ScriptedUpstream::start(created)];
-    let client = client(&[&servers[0], &servers[1]]);
-    for _ in 0..6 {
-        ordered(&client).await;
-    }
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [3, 3]);
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_be_reached_is_passed_over() {
-    let (dead, alive) = (DeadPort::refusing(), ScriptedUpstream::start(created));
-    let client = Upstream::new(settings(&[dead.address(), alive.address()]));
-    for _ in 0..4 {
-        assert_eq!(ordered(&client).await, "made");
-    }
-    assert_eq!(alive.executions("X-Key", "k"), 4);
-}
-
-#[tokio::test]
-async fn when_no_server_can_be_reached_nothing_was_sent() {
-    let (one, two) = (DeadPort::refusing(), DeadPort::refusing());
-    assert_eq!(not_sent(&Upstream::new(settings(&[one.address(), two.address()]))).await, Reason::Connect);
-}
-
-#[tokio::test]
-async fn a_request_that_may_have_been_sent_goes_to_no_other_server() {
-    let servers = [ScriptedUpstream::start(|_| Reply::reset()), ScriptedUpstream::start(|_| Reply::close())];
-    let client = client(&[&servers[0], &servers[1]]);
-    unknown(&client).await;
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [1, 0]);
-    unknown(&client).await;
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [1, 1]);
 }
