@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,11 +18,16 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::{Doorway, FAREWELL};
+use super::Doorway;
 use crate::wire::Client;
 
 /// How much of an answer waits for a client that does not read, in bytes, for each of its requests.
 const SEND_BUFFER: usize = 64 * 1024;
+/// How much of an answer is handed over at once, in bytes. A request is open until the last of it is, so that whatever a
+/// slow client has not taken yet when it counts as idle is no more than this.
+const PIECE: usize = 16 * 1024;
+/// How long a client may take to leave after the goodbye, with no request open.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What a client may ask of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +75,7 @@ where
         async move {
             let answer = answer.await;
             stream.answered = true;
-            Ok::<_, Infallible>(answer.map(|body| Counted { body, _stream: stream }))
+            Ok::<_, Infallible>(answer.map(|body| Counted { body, rest: Bytes::new(), _stream: stream }))
         }
     });
     let connection = builder(settings).serve_connection(TokioIo::new(io), service);
@@ -89,7 +94,7 @@ where
     tokio::select! {
         ended = connection => ended,
         () = flooded(traffic.clone(), settings.resets) => Ok(()),
-        () = idle(traffic, FAREWELL) => Ok(()),
+        () = idle(traffic, GOODBYE) => Ok(()),
     }
 }
 
@@ -185,31 +190,46 @@ async fn flooded(mut traffic: watch::Receiver<Traffic>, most: usize) {
     }
 }
 
-/// An answer's body, whose request is open for as long as it is there.
+/// An answer's body in small pieces, whose request is open for as long as it is there.
 struct Counted<B> {
     body: B,
+    /// What is left of the frame that the body gave last.
+    rest: Bytes,
     _stream: Stream,
 }
 
-impl<B: http_body::Body + Unpin> http_body::Body for Counted<B> {
-    type Data = B::Data;
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(bytes))) => self.rest = bytes,
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
+        self.body.size_hint().exact().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left + rest))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body;
+    use http_body_util::{BodyExt, Full};
+
     use super::*;
 
     fn head(build: request::Builder) -> request::Parts {
@@ -244,6 +264,24 @@ mod tests {
         assert!(tokio::time::timeout(long, idle(traffic.clone(), limit)).await.is_err());
         drop(stream);
         idle(traffic, limit).await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_handed_over_in_pieces() {
+        let (streams, _traffic) = watch::channel(Traffic::default());
+        let whole: Vec<u8> = (0..=255).cycle().take(2 * PIECE + 1).collect();
+        let body = Full::new(Bytes::from(whole.clone()));
+        let mut body = Counted { body, rest: Bytes::new(), _stream: Stream::open(&Arc::new(streams)) };
+        let mut seen = Vec::new();
+        for length in [PIECE, PIECE, 1] {
+            assert!(!body.is_end_stream());
+            assert_eq!(body.size_hint().exact(), Some(u64::try_from(whole.len() - seen.len()).unwrap()));
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), length);
+            seen.extend_from_slice(&piece);
+        }
+        assert!(body.is_end_stream());
+        assert_eq!(seen, whole);
     }
 
     #[tokio::test]
