@@ -1,13 +1,13 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Outcome, StoreOp, Verdict};
+use super::labels::{FilterAnswer, Outcome, ReloadResult, StoreOp, Verdict};
 
 /// Upper bounds, in seconds, of the histograms of requests and upstream answers.
 const REQUEST_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -20,9 +20,9 @@ const NO_ROUTE: &str = "";
 /// All metrics of this process.
 pub struct Metrics {
     registry: Registry,
-    routes: Vec<RouteMetrics>,
-    no_route: RouteMetrics,
-    upstreams: Vec<Histogram>,
+    families: Families,
+    no_route: Arc<RouteMetrics>,
+    upstream_seconds: HistogramVec,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
@@ -32,10 +32,17 @@ pub struct Metrics {
     late_answers: IntCounter,
     store_may_evict: IntGauge,
     log_lines_lost: IntGauge,
+    reloads: Vec<IntCounter>,
+    config_loaded: IntGauge,
 }
 
 /// A histogram that begins when it is first needed: it is many series.
 type LazyHistogram = LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>;
+
+/// The handle of one upstream.
+pub struct UpstreamMetrics {
+    seconds: Histogram,
+}
 
 /// The handles of one route.
 pub struct RouteMetrics {
@@ -63,11 +70,11 @@ struct Families {
 }
 
 impl Metrics {
-    /// Metrics for routes and upstreams of these names, each addressed by its place in the list.
+    /// Metrics that nothing was counted in yet. Routes and upstreams get theirs when they are first asked for.
     ///
     /// # Errors
-    /// When two names are equal in a way that the registry cannot hold.
-    pub fn new(routes: &[String], upstreams: &[String]) -> Result<Self, prometheus::Error> {
+    /// When two of them have one name.
+    pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("oncegate".to_owned()), None)?;
         let families = Families::new(&registry)?;
         let histogram = |name, help, label, bounds| histogram_vec(&registry, name, help, &[label], bounds);
@@ -76,10 +83,11 @@ impl Metrics {
         let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
+        let reloads = counter_vec(&registry, "reloads_total", "Readings of a changed configuration.", &["result"])?;
         Ok(Self {
-            routes: routes.iter().map(|name| families.route(name)).collect(),
-            no_route: families.route(NO_ROUTE),
-            upstreams: upstreams.iter().map(|name| upstream_seconds.with_label_values(&[name])).collect(),
+            no_route: Arc::new(families.route(NO_ROUTE)),
+            families,
+            upstream_seconds,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -104,25 +112,28 @@ impl Metrics {
                 IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
             )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
+            reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
+            config_loaded: register(
+                &registry,
+                IntGauge::new("config_loaded_timestamp_seconds", "When the configuration in force was read."),
+            )?,
             registry,
         })
     }
 
-    /// A route's handles.
-    pub fn route(&self, index: usize) -> &RouteMetrics {
-        self.routes.get(index).unwrap_or(&self.no_route)
+    /// The handles of the route of this name. Whoever asks again counts on.
+    pub fn route(&self, name: &str) -> Arc<RouteMetrics> {
+        Arc::new(self.families.route(name))
     }
 
     /// The handles for requests that matched no route.
-    pub fn no_route(&self) -> &RouteMetrics {
+    pub fn no_route(&self) -> &Arc<RouteMetrics> {
         &self.no_route
     }
 
-    /// An upstream answered, or failed to, after this long.
-    pub fn upstream_answered(&self, index: usize, took: Duration) {
-        if let Some(histogram) = self.upstreams.get(index) {
-            histogram.observe(took.as_secs_f64());
-        }
+    /// The handle of the upstream of this name. Whoever asks again counts on.
+    pub fn upstream(&self, name: &str) -> Arc<UpstreamMetrics> {
+        Arc::new(UpstreamMetrics { seconds: self.upstream_seconds.with_label_values(&[name]) })
     }
 
     /// A store call ended after this long.
@@ -168,6 +179,16 @@ impl Metrics {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
     }
 
+    /// A changed configuration was read, and taken over or not.
+    pub fn reloaded(&self, result: ReloadResult) {
+        self.reloads[result as usize].inc();
+    }
+
+    /// When the configuration in force was read, in seconds since 1970.
+    pub fn config_loaded(&self, at: u64) {
+        self.config_loaded.set(i64::try_from(at).unwrap_or(i64::MAX));
+    }
+
     /// The text exposition format, version 0.0.4.
     pub fn render(&self) -> String {
         let mut text = Vec::new();
@@ -175,6 +196,13 @@ impl Metrics {
             tracing::error!(%error, "metrics cannot be written");
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl UpstreamMetrics {
+    /// The upstream answered, or failed to, after this long.
+    pub fn answered(&self, took: Duration) {
+        self.seconds.observe(took.as_secs_f64());
     }
 }
 
@@ -295,12 +323,13 @@ mod tests {
 
     #[test]
     fn facts_appear_under_their_public_names() {
-        let metrics = Metrics::new(&["create-order".to_owned()], &["orders".to_owned()]).unwrap();
-        metrics.route(0).answered(Verdict::Replayed, Duration::from_millis(3));
+        let metrics = Metrics::new().unwrap();
+        let route = metrics.route("create-order");
+        route.answered(Verdict::Replayed, Duration::from_millis(3));
         metrics.no_route().answered(Verdict::NoRoute, Duration::ZERO);
         metrics.store_called(StoreOp::Reserve, Duration::from_micros(300), true);
         metrics.filter_checked(FilterAnswer::Perhaps);
-        metrics.route(0).doubts_found(2, Duration::from_secs(61));
+        metrics.route("create-order").doubts_found(2, Duration::from_secs(61));
         let text = metrics.render();
         for line in [
             r#"oncegate_requests_total{route="create-order",verdict="replayed"} 1"#,

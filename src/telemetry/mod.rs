@@ -4,6 +4,6 @@ mod labels;
 mod logs;
 mod metrics;
 
-pub use labels::{FilterAnswer, Outcome, StoreOp, Verdict};
+pub use labels::{FilterAnswer, Outcome, ReloadResult, StoreOp, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
-pub use metrics::{Metrics, RouteMetrics};
+pub use metrics::{Metrics, RouteMetrics, UpstreamMetrics};

@@ -14,7 +14,7 @@ pub use client::Upstream;
 pub use outcome::{BodyError, Failure, NotSent, Reason};
 
 /// An API behind the gateway.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The name that routes refer to.
     pub name: String,
