@@ -82,11 +82,14 @@ impl Source {
             let refusal = |name| format!("`{name}` differs: it needs a restart");
             return Err(unchangeable.into_iter().map(refusal).collect());
         }
-        // From here on, what may fail comes first.
-        if new.watch != state.settings.watch {
-            self.watch = self.eye(new.watch).map_err(|error| vec![format!("reload.watch: {error}")])?;
-        }
+        // What may fail comes first.
+        let watched = new.watch != state.settings.watch;
+        let eye = watched.then(|| self.eye(new.watch)).transpose();
+        let eye = eye.map_err(|error| vec![format!("reload.watch: {error}")])?;
         self.logs.set_level(&new.log.level).map_err(|error| vec![error])?;
+        if let Some(eye) = eye {
+            self.watch = eye;
+        }
         for warning in loaded.warnings {
             tracing::warn!("{warning}");
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
 use crate::admin::{Namespace, Rules};
@@ -100,6 +100,11 @@ impl Live {
     /// The configuration in force.
     pub(super) fn now(&self) -> Arc<State> {
         self.state.load_full()
+    }
+
+    /// The same for a quick look, as each request takes one: workers do not count on one number together.
+    pub(super) fn peek(&self) -> Guard<Arc<State>> {
+        self.state.load()
     }
 
     /// Puts another in force: for every request and connection that begins from now on.

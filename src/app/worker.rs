@@ -25,7 +25,7 @@ impl Door {
     /// The door as it is now. The first who asks after a reload makes the new one, with the old one's connections where
     /// their upstream is the same. Only this worker's thread asks.
     fn now(&self) -> Arc<Gateway> {
-        let (state, gateway) = (self.live.now(), self.gateway.load_full());
+        let (state, gateway) = (self.live.peek(), self.gateway.load_full());
         if gateway.is_over(&state.gateway) {
             return gateway;
         }

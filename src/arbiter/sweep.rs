@@ -35,10 +35,11 @@ impl Sweep {
         Self { watched, from: Cursor::START, doubts: HashMap::new() }
     }
 
-    /// From now on these are the namespaces. What is watched no longer has no doubts to tell of.
+    /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
     pub fn watch(&mut self, watched: HashMap<NamespaceTag, Watched>) {
         let before = std::mem::replace(&mut self.watched, watched);
-        for (_, gone) in before.iter().filter(|(tag, _)| !self.watched.contains_key(tag)) {
+        let stays = |route: &RouteMetrics| self.watched.values().any(|watched| watched.route.name() == route.name());
+        for gone in before.values().filter(|watched| !stays(&watched.route)) {
             gone.route.doubts_found(0, Duration::ZERO);
         }
     }

@@ -120,6 +120,27 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn newcomers_are_passed_over_and_whoever_has_come_is_not() {
+        use std::io::{Read, Write};
+        let listener = bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap().pop().unwrap().socket;
+        let address = listener.local_addr().unwrap();
+        let mut early = StdStream::connect(address).unwrap();
+        pass_over_newcomers(&(&listener).into()).unwrap();
+        let refusal = |patience| StdStream::connect_timeout(&address, patience).unwrap_err().kind();
+        assert_eq!(refusal(std::time::Duration::from_millis(200)), io::ErrorKind::TimedOut);
+        let (mut taken, _) = listener.accept().unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "somebody else waits");
+        early.write_all(b"still here").unwrap();
+        let mut heard = [0; 10];
+        taken.set_nonblocking(false).unwrap();
+        taken.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"still here");
+        drop(listener);
+        assert_eq!(refusal(std::time::Duration::from_secs(9)), io::ErrorKind::ConnectionRefused);
+    }
+
     #[test]
     fn who_shares_lets_others_share_and_nobody_else() {
         let first = bind(([127, 0, 0, 1], 0).into(), 1, true).unwrap();

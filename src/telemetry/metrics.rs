@@ -46,6 +46,7 @@ pub struct UpstreamMetrics {
 
 /// The handles of one route.
 pub struct RouteMetrics {
+    name: String,
     requests: Vec<IntCounter>,
     seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
@@ -207,6 +208,11 @@ impl UpstreamMetrics {
 }
 
 impl RouteMetrics {
+    /// The route's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A request ended.
     pub fn answered(&self, verdict: Verdict, took: Duration) {
         self.requests[verdict as usize].inc();
@@ -270,6 +276,7 @@ impl Families {
     fn route(&self, name: &str) -> RouteMetrics {
         let by_verdict = |verdict: &Verdict| [name, verdict.label()];
         RouteMetrics {
+            name: name.to_owned(),
             requests: Verdict::ALL.iter().map(|v| self.requests.with_label_values(&by_verdict(v))).collect(),
             // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),

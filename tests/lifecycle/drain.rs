@@ -127,7 +127,8 @@ fn operators_look_on_until_the_end() {
 /// request over a kept connection.
 #[test]
 fn what_had_arrived_when_the_signal_came_is_served() {
-    const CLIENTS: usize = 40;
+    // So many that the signal comes while they are being accepted.
+    const CLIENTS: usize = 400;
     let upstream = ready_upstream();
     for workers in [1, 2] {
         let mut gateway = Gateway::start(&yaml(&upstream, &format!("workers: {workers}"), ""));

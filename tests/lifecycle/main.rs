@@ -37,6 +37,7 @@ fn yaml(upstream: &ScriptedUpstream, top: &str, routes: &str) -> String {
         "{listen}{admin}{store}{top}
 {upstreams}  orders:
     servers: [ \"http://{address}\" ]
+    connect_timeout: 10s
     response_timeout: 10s
     attempt_timeout: 30s
 routes:

@@ -157,7 +157,10 @@ fn a_route_that_is_gone_tells_of_no_doubts() {
     gateway.send(&Call::post("/orders").key("k").body("x"));
     let doubts = r#"oncegate_doubts{route="create-order"}"#;
     gateway.wait_for_metric(doubts, 1.0);
-    reload(&gateway, &text.replace("create-order", "renamed"));
+    // Its operations stay under the other name, as a good operator has it.
+    let namespace = "scope: none\n      namespace: create-order";
+    reload(&gateway, &text.replace("create-order", "renamed").replace("scope: none", namespace));
+    gateway.wait_for_metric(r#"oncegate_doubts{route="renamed"}"#, 1.0);
     wait_until("its doubts are told of no more", || gateway.metric(doubts) == 0.0);
     reload(&gateway, &text);
     gateway.wait_for_metric(doubts, 1.0);
