@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::body::Incoming;
 use subtle::ConstantTimeEq;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
@@ -24,7 +25,7 @@ use crate::machine::NamespaceTag;
 use crate::telemetry::Metrics;
 
 /// What the operators' door is told.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Where it listens; none: no door.
     pub listen: Option<SocketAddr>,
@@ -63,23 +64,33 @@ pub struct Namespace {
     pub terms: Terms,
 }
 
+/// What the door goes by, as one configuration has it.
+pub struct Rules {
+    /// The bearer token that `/api` demands.
+    pub token: Option<String>,
+    /// What `/readyz` asks.
+    pub ready: Ready,
+    /// The namespaces of the routes.
+    pub namespaces: HashMap<NamespaceTag, Namespace>,
+}
+
 /// The operators' door.
 pub struct Admin {
-    settings: Settings,
+    rules: Box<dyn Fn() -> Arc<Rules> + Send + Sync>,
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
-    namespaces: HashMap<NamespaceTag, Namespace>,
+    leaving: CancellationToken,
 }
 
 impl Admin {
-    /// A door over the given parts.
+    /// A door over the given parts. `rules` gives the rules as they are now; a gateway that is `leaving` is not ready.
     pub fn new(
-        settings: Settings,
+        rules: impl Fn() -> Arc<Rules> + Send + Sync + 'static,
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
-        namespaces: HashMap<NamespaceTag, Namespace>,
+        leaving: CancellationToken,
     ) -> Self {
-        Self { settings, arbiter, metrics, namespaces }
+        Self { rules: Box::new(rules), arbiter, metrics, leaving }
     }
 
     /// The door's paths.
@@ -109,7 +120,10 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    if admin.settings.ready == Ready::Process {
+    if admin.leaving.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "not ready: the gateway is stopping\n").into_response();
+    }
+    if (admin.rules)().ready == Ready::Process {
         return "ready\n".into_response();
     }
     match admin.arbiter.store().probe().await {
@@ -121,7 +135,8 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
 /// Lets a call of `/api` through with the right bearer token, or without one where none is set (loopback only: the
 /// configuration refuses anything else).
 async fn authorize(State(admin): State<Arc<Admin>>, request: Request<Body>, next: Next) -> Response {
-    let Some(token) = &admin.settings.token else { return next.run(request).await };
+    let rules = (admin.rules)();
+    let Some(token) = &rules.token else { return next.run(request).await };
     if bearer(request.headers()).is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes()))) {
         return next.run(request).await;
     }

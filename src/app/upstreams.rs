@@ -1,30 +1,29 @@
 //! What time brings to the servers of upstreams. Each loop is a few lines round a single step of theirs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::config::Settings;
-use crate::telemetry::{CheckResult, Metrics, ServerState};
-use crate::upstream::{Fleet, SystemResolver};
+use super::state::Live;
+use crate::telemetry::{CheckResult, ServerState, UpstreamMetrics};
+use crate::upstream::Fleet;
 
 /// How often idle connections are looked through, and the servers counted.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// The servers of all upstreams, for all workers.
-pub(super) fn fleets(settings: &Settings) -> Arc<[Arc<Fleet>]> {
-    let workers = settings.server.workers;
-    let fleet = |upstream: &_| Arc::new(Fleet::new(Clone::clone(upstream), workers, Arc::new(SystemResolver)));
-    settings.upstreams.iter().map(fleet).collect()
-}
-
-/// Looks after all of them, for ever.
-pub(super) async fn tend(fleets: &[Arc<Fleet>], metrics: &Metrics) {
-    join_all(fleets.iter().enumerate().map(|(index, fleet)| async move {
-        tokio::join!(resolve(fleet), check(fleet, index, metrics), tidy(fleet, index, metrics))
-    }))
-    .await;
+/// Looks after all that the configuration in force names, for ever.
+pub(super) async fn tend(live: &Live) {
+    let mut exchanges = live.exchanges();
+    loop {
+        let state = live.now();
+        let all = join_all(state.gateway.counted_fleets().map(|(fleet, metrics)| async {
+            tokio::join!(resolve(fleet), check(fleet, metrics), tidy(fleet, metrics))
+        }));
+        tokio::select! {
+            _ = all => std::future::pending().await,
+            exchanged = exchanges.changed() => if exchanged.is_err() { return },
+        }
+    }
 }
 
 async fn resolve(fleet: &Fleet) {
@@ -36,23 +35,23 @@ async fn resolve(fleet: &Fleet) {
     }
 }
 
-async fn check(fleet: &Fleet, index: usize, metrics: &Metrics) {
+async fn check(fleet: &Fleet, metrics: &UpstreamMetrics) {
     while let Some(health) = &fleet.settings().health {
         let checked = fleet.check().await;
-        metrics.upstream_checked(index, CheckResult::Passed, checked.passed);
-        metrics.upstream_checked(index, CheckResult::Failed, checked.failed);
+        metrics.checked(CheckResult::Passed, checked.passed);
+        metrics.checked(CheckResult::Failed, checked.failed);
         tokio::time::sleep(health.interval).await;
     }
 }
 
-async fn tidy(fleet: &Fleet, index: usize, metrics: &Metrics) {
+async fn tidy(fleet: &Fleet, metrics: &UpstreamMetrics) {
     loop {
         fleet.tidy();
-        metrics.upstream_ejected(index, fleet.take_ejections());
+        metrics.ejected(fleet.take_ejections());
         let census = fleet.census();
-        metrics.upstream_servers(index, ServerState::Healthy, census.healthy);
-        metrics.upstream_servers(index, ServerState::Ejected, census.ejected);
-        metrics.upstream_servers(index, ServerState::Unhealthy, census.unhealthy);
+        metrics.servers(ServerState::Healthy, census.healthy);
+        metrics.servers(ServerState::Ejected, census.ejected);
+        metrics.servers(ServerState::Unhealthy, census.unhealthy);
         tokio::time::sleep(TIDY).await;
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
     one_door_each(file, report);
+    one_store_for_all(file, report);
     let problem_types = problem_types(&file.problem_types, report);
     let routes = routes?;
     Some(Settings {
@@ -40,6 +41,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         },
         replay_cache: file.replay_cache.value()?.0,
         sweep_interval: file.sweep_interval.value()?.0,
+        watch: *file.reload.value()?.watch.value()?,
     })
 }
 
@@ -48,8 +50,9 @@ fn server(file: &File, report: &mut Report) -> Option<server::Settings> {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(server::Settings {
         listen: *file.listen.value()?,
+        listen_shared: *file.listen_shared.value()?,
         workers: file.workers.either(|workers| workers.value.0, cores)?,
-        drain_timeout: file.drain_timeout.value()?.0,
+        drain: server::Drain { delay: file.drain_delay.value()?.0, timeout: file.drain_timeout.value()?.0 },
         front: front?,
     })
 }
@@ -61,6 +64,19 @@ fn one_door_each(file: &File, report: &mut Report) {
         && public.value.port() != 0
     {
         report.fault(&admin.place, "is the address of `listen` too: give the operators' door another port");
+    }
+}
+
+/// Gateways behind one address know of each other's operations through their store alone.
+fn one_store_for_all(file: &File, report: &mut Report) {
+    let kind = file.store.value().and_then(|store| store.kind.value());
+    if let (Some(shared), Some(kind)) = (file.listen_shared.at(), kind)
+        && shared.value
+        && *kind != StoreKind::Redis
+    {
+        let message = "needs `store: { kind: redis }`: gateways that share an address, each with a store of its own, \
+                       would each run the other's duplicates";
+        report.fault(&shared.place, message);
     }
 }
 

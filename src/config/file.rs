@@ -17,6 +17,8 @@ section! {
     File {
         /// Where clients connect: an IP address and a port.
         listen: SocketAddr = Default("127.0.0.1:8080"),
+        /// Whether other gateways of this user may listen there too, to take over from each other; with `store.kind: redis` only.
+        listen_shared: bool = Default("false"),
         /// How many single-threaded runtimes; by default one per core.
         workers: Count<1, 1024> = Optional,
         /// TLS in front; absent: plain.
@@ -39,10 +41,14 @@ section! {
         replay_cache: Size<0, { 64 * GIB }> = Default("64MiB"),
         /// How often leases that nobody looks at are swept.
         sweep_interval: Span<SECOND, HOUR> = Default("60s"),
-        /// How long a stop may take.
+        /// How long a gateway that stops still takes connections after `/readyz` has turned to 503, so that balancers notice.
+        drain_delay: Span<0, HOUR> = Default("0s"),
+        /// How long what is under way may take after that; what is not done by then is in doubt.
         drain_timeout: Span<0, HOUR> = Default("30s"),
         /// What stands before the code in a problem's `type`.
         problem_types: Text = Default("\"urn:oncegate:problem:\""),
+        /// When a changed file is read again.
+        reload: Reload = Default("{}"),
         /// Log lines.
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
@@ -50,7 +56,7 @@ section! {
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "cors", "claims", "websocket", "reload", "tracing", "otlp" }
+    later { "tokens", "cors", "claims", "websocket", "tracing", "otlp" }
 }
 
 section! {
@@ -107,6 +113,15 @@ section! {
         capacity: Count<1_000, 1_000_000_000> = Default("4000000"),
         /// Share of new operations that may be called perhaps seen, at capacity.
         false_positive_rate: Share = Default("0.00001"),
+    }
+    later {}
+}
+
+section! {
+    /// When a changed file is read again; SIGHUP does it at any time.
+    Reload {
+        /// Whether the file is watched, and read whenever its content changes.
+        watch: bool = Default("false"),
     }
     later {}
 }

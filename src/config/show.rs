@@ -19,6 +19,7 @@ const MASK: &str = "***";
 pub fn show(settings: &Settings) -> String {
     let mut page = Page::default();
     page.put("listen", quoted(settings.server.listen));
+    page.put("listen_shared", settings.server.listen_shared);
     page.put("workers", settings.server.workers);
     front(&mut page, &settings.server.front);
     page.section("admin", |page| admin(page, &settings.admin));
@@ -31,8 +32,10 @@ pub fn show(settings: &Settings) -> String {
     page.put("trusted_proxies", list(&settings.gateway.trusted_proxies));
     page.put("replay_cache", size(settings.replay_cache));
     page.put("sweep_interval", span_text(settings.sweep_interval));
-    page.put("drain_timeout", span_text(settings.server.drain_timeout));
+    page.put("drain_delay", span_text(settings.server.drain.delay));
+    page.put("drain_timeout", span_text(settings.server.drain.timeout));
     page.put("problem_types", quoted(&settings.gateway.problem_types));
+    page.section("reload", |page| page.put("watch", settings.watch));
     page.section("log", |page| {
         let format = match settings.log.format {
             telemetry::LogFormat::Text => "text",

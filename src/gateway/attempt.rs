@@ -20,7 +20,7 @@ use super::settings::Guard;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics};
 use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
 
 /// Pieces of a streamed answer that wait for a slow client.
@@ -31,10 +31,10 @@ pub(super) struct Attempt {
     pub permit: Permit,
     pub request: Request<Outgoing>,
     pub upstream: Arc<Upstream>,
-    /// The upstream's place in the metrics.
-    pub upstream_index: usize,
+    /// The upstream's counters.
+    pub upstream_metrics: Arc<UpstreamMetrics>,
     pub guard: Arc<Guard>,
-    pub route: usize,
+    pub route: Arc<RouteMetrics>,
     pub metrics: Arc<Metrics>,
     pub buffers: Budget,
     /// Whether the answer carries the gateway's marks: not in shadow mode.
@@ -84,7 +84,7 @@ impl Attempt {
             patience: self.upstream.settings().response_timeout,
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
-            answered: &|took| self.metrics.upstream_answered(self.upstream_index, took),
+            answered: &|took| self.upstream_metrics.answered(took),
         };
         let ended = if self.permit.may_begin().await {
             tokio::select! {
@@ -99,7 +99,7 @@ impl Attempt {
         // The request is over; its outcome may have to wait for a store that is away.
         drop(self.holds);
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
-        ended.count(&self.metrics, self.route, late);
+        ended.count(&self.metrics, &self.route, late);
         conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
     }
 }
@@ -116,7 +116,7 @@ impl Exchange {
     }
 
     /// Counts what the operator of the upstream wants to know.
-    fn count(&self, metrics: &Metrics, route: usize, late: bool) {
+    fn count(&self, metrics: &Metrics, route: &RouteMetrics, late: bool) {
         let (answered, failed) = match self {
             Self::Whole { head, .. } => (true, head.status.is_server_error()),
             Self::Streamed { head, .. } => (true, head.status >= 500),
@@ -124,7 +124,7 @@ impl Exchange {
             Self::NotSent { .. } => (false, false),
         };
         if failed {
-            metrics.route(route).executed_but_failed();
+            route.executed_but_failed();
         }
         if answered && late {
             metrics.late_answer();

@@ -72,7 +72,7 @@ impl Gateway {
         match self.rule(guarded, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
-                self.shared.metrics.route(routed.index).duplicate();
+                routed.metrics.duplicate();
                 match tell(guard, duplicate) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     Told::Replay(response) => Ok((response, Verdict::Replayed)),
@@ -131,13 +131,13 @@ impl Gateway {
         tally.if_left(Verdict::Executed);
         let enforced = guarded.guard.mode == Mode::Enforce;
         let (client, delivery) = oneshot::channel();
-        let upstream = self.upstream(routed.route);
+        let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
             request: self.guarded_request(guarded, routed, head, read.bytes, &permit),
             upstream: Arc::clone(upstream),
-            upstream_index: routed.route.upstream,
+            upstream_metrics: Arc::clone(upstream_metrics),
             guard: Arc::clone(&guarded.guard),
-            route: routed.index,
+            route: Arc::clone(routed.metrics),
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
             marked: enforced,

@@ -5,7 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of things that may be held at once, shared by all workers.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+pub(super) struct Budget(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    size: AtomicUsize,
+    taken: AtomicUsize,
+}
 
 /// What one holder has taken; given back when dropped.
 #[derive(Debug)]
@@ -17,7 +23,12 @@ pub(super) struct Hold {
 impl Budget {
     /// A budget of this size.
     pub(super) fn new(size: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(size)))
+        Self(Arc::new(Counts { size: AtomicUsize::new(size), taken: AtomicUsize::new(0) }))
+    }
+
+    /// Another size from now on. What is taken stays taken, also where it is more than that.
+    pub(super) fn resize(&self, size: usize) {
+        self.0.size.store(size, Ordering::Relaxed);
     }
 
     /// Takes `amount`, if there is that much.
@@ -35,7 +46,9 @@ impl Budget {
 impl Hold {
     /// Takes `amount` more, if there is that much.
     pub(super) fn grow(&mut self, amount: usize) -> bool {
-        let taken = self.budget.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount));
+        let size = self.budget.0.size.load(Ordering::Relaxed);
+        let fits = |taken: usize| taken.checked_add(amount).filter(|sum| amount == 0 || *sum <= size);
+        let taken = self.budget.0.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         if taken.is_ok() {
             self.taken += amount;
         }
@@ -45,7 +58,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.budget.0.fetch_add(self.taken, Ordering::Relaxed);
+        self.budget.0.taken.fetch_sub(self.taken, Ordering::Relaxed);
     }
 }
 
@@ -62,5 +75,18 @@ mod tests {
         assert!(budget.take(1).is_none());
         drop(hold);
         assert!(budget.take(10).is_some());
+    }
+
+    #[test]
+    fn a_new_size_counts_what_is_taken_already() {
+        let budget = Budget::new(10);
+        let hold = budget.take(8).unwrap();
+        budget.resize(4);
+        assert!(budget.take(1).is_none());
+        budget.resize(9);
+        assert!(budget.take(1).is_some());
+        drop(hold);
+        assert!(budget.take(10).is_none());
+        assert!(budget.take(9).is_some());
     }
 }

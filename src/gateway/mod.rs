@@ -28,18 +28,21 @@ use http::{Request, Response, request};
 use hyper::body::Incoming;
 
 use crate::arbiter::{Arbiter, Terms};
-use crate::telemetry::{Metrics, Verdict};
+use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::Hop;
-use crate::upstream::{Outgoing, Upstream, headers};
+use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::Client;
 use limits::Budget;
 use tally::Tally;
 
-/// What the gateways of all workers share.
+/// What the gateways of all workers share, as one configuration has it.
 pub struct Shared {
     settings: Settings,
+    fleets: Vec<Arc<Fleet>>,
+    upstream_metrics: Vec<Arc<UpstreamMetrics>>,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    route_metrics: Vec<Arc<RouteMetrics>>,
     /// Requests that may be on their way to an upstream.
     slots: Budget,
     /// Bytes of bodies that may be buffered.
@@ -58,12 +61,13 @@ pub struct Gateway {
     shared: Arc<Shared>,
     arbiter: Arc<Arbiter>,
     upstreams: Vec<Arc<Upstream>>,
+    worker: usize,
 }
 
 /// A request that has found its route.
 struct Routed<'a> {
-    index: usize,
     route: &'a Route,
+    metrics: &'a Arc<RouteMetrics>,
     target: Target,
     client: &'a Client,
 }
@@ -73,12 +77,48 @@ type Answer = (Response<Body>, Verdict);
 
 impl Shared {
     /// What these settings say, ready for use.
-    pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
-        let routes = Routes::new(&settings.routes);
-        let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
+    pub fn new(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>) -> Self {
         let slots = Budget::new(settings.limits.in_flight);
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Self { settings, routes, guards, slots, buffers, metrics }
+        Self::over(settings, fleets, metrics, slots, buffers)
+    }
+
+    /// What takes this one's place. Requests under way go on under the old settings, and count for the new limits.
+    #[must_use]
+    pub fn succeeded_by(&self, settings: Settings, fleets: Vec<Arc<Fleet>>) -> Self {
+        let (slots, buffers) = (self.slots.clone(), self.buffers.clone());
+        slots.resize(settings.limits.in_flight);
+        buffers.resize(settings.limits.buffered_bodies);
+        Self::over(settings, fleets, Arc::clone(&self.metrics), slots, buffers)
+    }
+
+    fn over(
+        settings: Settings,
+        fleets: Vec<Arc<Fleet>>,
+        metrics: Arc<Metrics>,
+        slots: Budget,
+        buffers: Budget,
+    ) -> Self {
+        let routes = Routes::new(&settings.routes);
+        let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
+        let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
+        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, slots, buffers, metrics }
+    }
+
+    /// What all is counted in.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The servers of each upstream.
+    pub fn fleets(&self) -> &[Arc<Fleet>] {
+        &self.fleets
+    }
+
+    /// The same, with what they are counted in.
+    pub fn counted_fleets(&self) -> impl Iterator<Item = (&Fleet, &UpstreamMetrics)> {
+        self.fleets.iter().zip(&self.upstream_metrics).map(|(fleet, metrics)| (&**fleet, &**metrics))
     }
 
     /// The guarded routes: name, guard, and the terms that their attempts run under.
@@ -91,27 +131,39 @@ impl Shared {
 }
 
 impl Guarded {
-    fn of(route: usize, settings: &Route) -> Option<Self> {
-        let mut guard = settings.guard.clone()?;
+    fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
+        let mut guard = route.guard.clone()?;
         if guard.mode == Mode::Shadow {
             // Records of a trial must never answer for real ones.
             guard.keys.namespace.insert_str(0, "shadow/");
         }
         let guard = Arc::new(guard);
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route };
+        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics) };
         Some(Self { guard, terms })
     }
 }
 
 impl Gateway {
     /// A worker's door: the shared tables, its own way to the store, its own connections to the upstreams.
-    pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, upstreams: Vec<Arc<Upstream>>) -> Self {
-        Self { shared, arbiter, upstreams }
+    pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, worker: usize) -> Self {
+        let upstreams = shared.fleets.iter().map(|fleet| Arc::new(Upstream::of(fleet, worker))).collect();
+        Self { shared, arbiter, upstreams, worker }
+    }
+
+    /// The worker's door under a new configuration.
+    #[must_use]
+    pub fn succeeded_by(&self, shared: Arc<Shared>) -> Self {
+        Self::new(shared, Arc::clone(&self.arbiter), self.worker)
+    }
+
+    /// Whether this door stands on that configuration.
+    pub fn is_over(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
     }
 
     /// Answers one request, and counts it once.
     pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
-        let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
+        let mut tally = Tally::new(self.shared.metrics.no_route());
         let (response, verdict) = match self.answer(request, client, &mut tally).await {
             Ok(answer) => answer,
             Err(problem) => {
@@ -130,16 +182,17 @@ impl Gateway {
         let (head, body) = request.into_parts();
         let target = Target::of(&head)?;
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
-        tally.routed(index);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], target, client };
+        let metrics = &self.shared.route_metrics[index];
+        tally.routed(metrics);
+        let routed = Routed { route: &self.shared.settings.routes[index], metrics, target, client };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
     }
 
-    fn upstream(&self, route: &Route) -> &Arc<Upstream> {
-        &self.upstreams[route.upstream]
+    fn upstream(&self, route: &Route) -> (&Arc<Upstream>, &Arc<UpstreamMetrics>) {
+        (&self.upstreams[route.upstream], &self.shared.upstream_metrics[route.upstream])
     }
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.

@@ -22,11 +22,11 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
         let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
-        let upstream = self.upstream(routed.route);
+        let (upstream, metrics) = self.upstream(routed.route);
         let request = self.outbound(routed, head, body);
         let started = Clock::instant();
         let answer = tokio::time::timeout(upstream.settings().response_timeout, upstream.send(request)).await;
-        self.shared.metrics.upstream_answered(routed.route.upstream, started.elapsed());
+        metrics.answered(started.elapsed());
         match answer {
             Ok(Ok(response)) => {
                 let (mut head, body) = response.into_parts();

@@ -9,7 +9,7 @@ use crate::wire::Network;
 use crate::{keys, machine::Policy};
 
 /// The whole door.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// In order: the first match wins.
     pub routes: Vec<Route>,
@@ -22,7 +22,7 @@ pub struct Settings {
 }
 
 /// One route.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Its name: a metrics label, and the default namespace.
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Route {
 }
 
 /// How a route stops duplicates.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
     /// Key, scope and fingerprint.
     pub keys: keys::Settings,

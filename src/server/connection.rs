@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -22,8 +23,8 @@ enum Arrived {
     Encrypted { stream: Box<TlsStream<Ahead<TcpStream>>>, http2: bool },
 }
 
-/// Serves one connection to its end, or until the doorway closes and its present requests are answered.
-pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
+/// Serves one connection to its end. When the doorway closes, its next answer is its last.
+pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Arc<Doorway>, handle: H)
 where
     H: Fn(Request<Incoming>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
@@ -38,7 +39,7 @@ where
         // A request that is there already is answered, also when the doorway closes.
         biased;
         arrived = arrive(Ahead::new(stream), &mut client, &doorway) => arrived,
-        () = doorway.stop.cancelled() => return,
+        () = doorway.lingered() => return,
     };
     let ended = match arrived {
         Ok(Arrived::Plain { stream, http2 }) => serve(stream, http2, client, &doorway, handle).await,
@@ -89,5 +90,21 @@ where
     match doorway.front.http2.as_ref().filter(|_| speaks_http2) {
         Some(settings) => http2::serve(io, client, settings, doorway, handle).await,
         None => http1::serve(io, client, doorway, handle).await,
+    }
+}
+
+impl Doorway {
+    /// Tells the client of a doorway that closes that this connection ends with this answer. HTTP/2 says it otherwise.
+    pub(super) fn say_goodbye<B>(&self, answer: &mut Response<B>) {
+        if self.closing.announced.is_cancelled() && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// Until a connection without a request has been given its time after the closing. A client that was told nothing
+    /// may have a request on its way, and would see it fail.
+    pub(super) async fn lingered(&self) {
+        self.closing.begun.cancelled().await;
+        tokio::time::sleep(self.linger).await;
     }
 }

@@ -23,7 +23,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// What client connections go through before their first request, as the configuration states it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontSettings {
     /// TLS; none: plain.
     pub tls: Option<TlsSettings>,
@@ -34,7 +34,7 @@ pub struct FrontSettings {
 }
 
 /// TLS in front.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     /// Certificates and rules.
     pub certificates: tls::Settings,

@@ -17,7 +17,7 @@ use crate::wire::Client;
 /// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Serves until the client leaves, or until the doorway closes and the present request is answered.
+/// Serves until the client leaves. When the doorway closes, its next answer is its last.
 pub(super) async fn serve<IO, H, F, B>(io: IO, client: Client, doorway: &Doorway, handle: H) -> hyper::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -29,7 +29,11 @@ where
     let client = Arc::new(client);
     let service = service_fn(|request| {
         let answer = handle(request, Arc::clone(&client));
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        async move {
+            let mut answer = answer.await;
+            doorway.say_goodbye(&mut answer);
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -40,8 +44,10 @@ where
         .with_upgrades();
     tokio::pin!(connection);
     tokio::select! {
+        // A request that has arrived goes before the end of an idle connection.
+        biased;
         ended = connection.as_mut() => ended,
-        () = doorway.stop.cancelled() => {
+        () = doorway.lingered() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -87,7 +87,7 @@ where
             return Ok(());
         }
         () = idle(traffic.clone(), doorway.header_timeout) => {}
-        () = doorway.stop.cancelled() => {}
+        () = doorway.closing.begun.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
     // A client that does not react, or is in the middle of a request's head, would hold it for ever.

@@ -9,11 +9,12 @@ mod listen;
 mod proxy_header;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};
-pub use listen::bind;
+pub use listen::{Listener, bind};
+use listen::{pass_over_newcomers, waiting};
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,16 +30,27 @@ use tokio_util::task::TaskTracker;
 use crate::wire::Client;
 
 /// How to listen and how to stop.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
+    /// Whether other gateways may listen there too.
+    pub listen_shared: bool,
     /// How many single-threaded runtimes; by default one per core.
     pub workers: usize,
-    /// How long a stop may take.
-    pub drain_timeout: Duration,
+    /// How a stop goes.
+    pub drain: Drain,
     /// What client connections go through before their first request.
     pub front: FrontSettings,
+}
+
+/// How a stop goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// How long connections are still taken after the gateway has said that it is not ready.
+    pub delay: Duration,
+    /// How long what is under way may take after that.
+    pub timeout: Duration,
 }
 
 /// Pause after a failed accept: file descriptors may have run out.
@@ -48,11 +60,13 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections over the limit that are being told so, at once; any more are closed without a word.
 const FAREWELLS: usize = 256;
 
-/// Connections that may be open at once, over all workers.
-#[derive(Debug, Clone)]
+/// The longest that a listener which closes waits for connections that have begun to be made.
+const LAST_HANDSHAKES: Duration = Duration::from_millis(250);
+
+/// Connections that are open, over all workers.
+#[derive(Debug, Clone, Default)]
 pub struct Connections {
     open: Arc<AtomicUsize>,
-    most: usize,
     leaving: Arc<AtomicUsize>,
 }
 
@@ -60,13 +74,8 @@ pub struct Connections {
 struct Open(Arc<AtomicUsize>);
 
 impl Connections {
-    /// At most this many.
-    pub fn new(most: usize) -> Self {
-        Self { open: Arc::default(), most, leaving: Arc::default() }
-    }
-
-    fn open(&self) -> Option<Open> {
-        Open::below(self.most, &self.open)
+    fn open(&self, most: usize) -> Option<Open> {
+        Open::below(most, &self.open)
     }
 
     fn leave(&self) -> Option<Open> {
@@ -87,64 +96,104 @@ impl Drop for Open {
     }
 }
 
-/// What a listener is served with.
-#[derive(Clone)]
+/// How far a stop has come. Clones see the same.
+#[derive(Debug, Clone, Default)]
+pub struct Closing {
+    /// Connections are still taken, and end with the answer to their next request.
+    pub announced: CancellationToken,
+    /// No further connection is taken, and idle ones end too.
+    pub begun: CancellationToken,
+}
+
+/// What a listener is served with. A connection keeps the doorway that it came through.
 pub struct Doorway {
     /// What each connection goes through before its first request.
     pub front: Arc<Front>,
-    /// How many connections may be open.
+    /// The connections that are open.
     pub connections: Connections,
+    /// How many may be.
+    pub most: usize,
     /// How long a request's head may take; also the idle limit of a kept-alive connection.
     pub header_timeout: Duration,
     /// What a connection over the limit is told, without being read: a whole HTTP answer, or nothing.
     pub turned_away: Bytes,
-    /// When this is cancelled, no further connection is taken and each open one ends after its request.
-    pub stop: CancellationToken,
+    /// How long a connection without a request stays when the doorway has closed.
+    pub linger: Duration,
+    /// Whether it closes.
+    pub closing: Closing,
 }
 
-/// Serves a listener until it is told to stop and every connection has ended.
+/// Serves a listener until its doorway closes and every connection has ended. Whoever had connected by then is served.
+/// `doorway` gives the doorway as it is now; its closing is always the same.
 ///
 /// # Errors
 /// When the listener cannot be used at all.
-pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) -> io::Result<()>
+pub async fn serve<D, H, F, B>(listener: Listener, doorway: D, handle: H) -> io::Result<()>
 where
+    D: Fn() -> Arc<Doorway>,
     H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let listener = TcpListener::from_std(listener)?;
+    let Listener { socket, lent } = listener;
+    let listener = TcpListener::from_std(socket)?;
     let open = TaskTracker::new();
+    let take = |stream, peer: SocketAddr| admit(&open, stream, peer, doorway(), handle.clone());
+    let closing = doorway().closing.clone();
+    tokio::select! {
+        () = accept(&listener, take) => {}
+        () = closing.begun.cancelled() => {}
+    }
+    if !lent {
+        if let Err(error) = pass_over_newcomers(&(&listener).into()) {
+            tracing::debug!(%error, "newcomers are not passed over");
+        }
+        let grace = doorway().linger.min(LAST_HANDSHAKES);
+        // It does not end by itself.
+        let _ = tokio::time::timeout(grace, accept(&listener, take)).await;
+        let listener = listener.into_std()?;
+        waiting(&listener).for_each(|(stream, peer)| take(stream, peer));
+    }
+    open.close();
+    open.wait().await;
+    Ok(())
+}
+
+/// Takes connections for ever.
+async fn accept(listener: &TcpListener, take: impl Fn(TcpStream, SocketAddr)) {
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = doorway.stop.cancelled() => break,
-        };
-        match accepted {
+        match listener.accept().await {
+            Ok((stream, peer)) => take(stream, peer),
             Err(error) => {
                 tracing::warn!(%error, "connection not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            Ok((stream, peer)) => match doorway.connections.open() {
-                None => {
-                    if let Some(place) = doorway.connections.leave() {
-                        open.spawn(turn_away(stream, doorway.turned_away.clone(), place));
-                    }
-                }
-                Some(place) => {
-                    let connection = connection::drive(stream, peer.ip(), doorway.clone(), handle.clone());
-                    open.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-            },
         }
     }
-    drop(listener);
-    open.close();
-    open.wait().await;
-    Ok(())
+}
+
+/// Serves a connection in a task of its own, if it may be open.
+fn admit<H, F, B>(open: &TaskTracker, stream: TcpStream, peer: SocketAddr, doorway: Arc<Doorway>, handle: H)
+where
+    H: Fn(Request<Incoming>, Arc<Client>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match doorway.connections.open(doorway.most) {
+        None => {
+            if let Some(place) = doorway.connections.leave() {
+                open.spawn(turn_away(stream, doorway.turned_away.clone(), place));
+            }
+        }
+        Some(place) => {
+            open.spawn(async move {
+                connection::drive(stream, peer.ip(), doorway, handle).await;
+                drop(place);
+            });
+        }
+    }
 }
 
 /// Says so and closes. Best effort: a client that has sent much already may see a reset instead.
@@ -165,11 +214,12 @@ mod tests {
 
     #[test]
     fn places_are_given_back() {
-        let connections = Connections::new(1);
-        let first = connections.open();
+        let connections = Connections::default();
+        let first = connections.open(1);
         assert!(first.is_some());
-        assert!(connections.open().is_none());
+        assert!(connections.open(1).is_none());
+        assert!(connections.open(2).is_some());
         drop(first);
-        assert!(connections.open().is_some());
+        assert!(connections.open(1).is_some());
     }
 }

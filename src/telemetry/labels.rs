@@ -128,6 +128,16 @@ labels! {
 }
 
 labels! {
+    /// What became of a changed configuration.
+    ReloadResult {
+        /// It is in force.
+        Ok => "ok",
+        /// It cannot be used; the old one stays.
+        Refused => "refused",
+    }
+}
+
+labels! {
     /// What the Bloom filter said.
     FilterAnswer {
         /// Surely not seen by this gateway.

@@ -74,6 +74,11 @@ impl Fleet {
         &self.settings
     }
 
+    /// No new requests will come: idle connections are closed now, others when their request has ended.
+    pub fn retire(&self) {
+        self.known().iter().for_each(|endpoint| endpoint.retire());
+    }
+
     /// Asks for the addresses of all names once. An address that is no longer among them gets no new request: its idle
     /// connections are closed, and requests that are under way there end as they will. A name that nobody knows at the
     /// moment keeps the addresses it had.

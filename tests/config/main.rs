@@ -14,6 +14,7 @@ use oncegate::config::{self, Errors, Loaded, Settings};
 use oncegate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
 use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use oncegate::server::Drain;
 use oncegate::tls::ClientCertificates;
 use oncegate::wire::Network;
 use oncegate::{admin, store, telemetry, upstream};
@@ -73,11 +74,11 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn an_almost_empty_file_gets_the_documented_defaults() {
-    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval } =
+    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval, watch } =
         loaded(LEAST).settings;
     assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
-    assert_eq!(server.drain_timeout, Duration::from_secs(30));
+    assert_eq!(server.drain, Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) });
     assert_eq!(admin.listen, Some("127.0.0.1:9900".parse().unwrap()));
     assert_eq!((admin.token, admin.ready), (None, admin::Ready::Store));
     assert!(matches!(store.kind, store::Kind::Embedded { path } if path.as_os_str() == "./oncegate-data"));
@@ -86,6 +87,7 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(log, telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned() });
     assert_eq!(replay_cache, 64 << 20);
     assert_eq!(sweep_interval, Duration::from_mins(1));
+    assert_eq!((server.listen_shared, watch), (false, false));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
     assert!(gateway.trusted_proxies.is_empty());
     let limits = gateway.limits;
@@ -297,6 +299,7 @@ fn scalars_are_checked_one_by_one() {
         ("store: { kind: redis, url: 'redis://db', key_prefix: '{a}' }", "no prefix"),
         ("store: { url: 'redis://db' }", "belongs to `kind: redis` only"),
         ("store: { kind: memory, path: x }", "belongs to `kind: embedded` only"),
+        ("listen_shared: true", "needs `store: { kind: redis }`"),
         ("admin: x", "expected fields here"),
         ("tls: {}", "`certificates` is missing"),
         ("tls: { certificates: [] }", "is empty"),

@@ -24,6 +24,7 @@ fn knows_the_words_of_the_reader() {
         ("Store", format!("{LEAST}store: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Filter", format!("{LEAST}filter: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Limits", format!("{LEAST}limits: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Reload", format!("{LEAST}reload: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Log", format!("{LEAST}log: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Tls", format!("{LEAST}tls: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Pair", format!("{LEAST}tls: {{ certificates: [ {{ zzzzzzzzzzzz: 1 }} ] }}\n")),

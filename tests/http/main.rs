@@ -17,7 +17,6 @@ mod admin;
 mod answers;
 mod bounds;
 mod doubt;
-mod drain;
 mod keys;
 mod main_job;
 mod modes;

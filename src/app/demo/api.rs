@@ -12,10 +12,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::admin;
-use crate::server::{self, Connections, Doorway};
+use crate::server::{self, Closing, Connections, Doorway};
 
 type Orders = Arc<Mutex<Vec<Value>>>;
 
@@ -40,16 +39,19 @@ impl Api {
 pub(super) fn start() -> io::Result<Api> {
     let orders = Orders::default();
     let router = Router::new().route("/orders", post(create).get(list)).with_state(Arc::clone(&orders));
-    let mut listeners = server::bind(([127, 0, 0, 1], 0).into(), 1)?;
+    let mut listeners = server::bind(([127, 0, 0, 1], 0).into(), 1, false)?;
     let listener = listeners.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let address = listener.local_addr()?;
-    let doorway = Doorway {
+    let doorway = Arc::new(Doorway {
         front: Arc::default(),
-        connections: Connections::new(1024),
+        connections: Connections::default(),
+        most: 1024,
         header_timeout: Duration::from_secs(30),
         turned_away: Bytes::new(),
-        stop: CancellationToken::new(),
-    };
+        linger: Duration::ZERO,
+        closing: Closing::default(),
+    });
+    let doorway = move || Arc::clone(&doorway);
     tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));
     Ok(Api { address, orders })
 }
