@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use hyper::body::Incoming;
 
 use super::{Parts, StartError};
 use crate::admin::{self, Admin, Namespace};
@@ -18,14 +17,12 @@ use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
 use crate::server::{self, Connections, Doorway};
 use crate::store::Store;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
 /// How often claims without a reply are withdrawn, while there are any.
 const WITHDRAW: Duration = Duration::from_millis(250);
-/// Operators' connections at once.
-const CONNECTIONS: usize = 256;
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
 const REST: u32 = 9;
 
@@ -54,12 +51,12 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
     let metrics = Arc::clone(&parts.arbiter.metrics);
     let router = Admin::new(settings, arbiter, metrics, namespaces(parts)).router();
     let doorway = Doorway {
-        connections: Connections::new(CONNECTIONS),
-        header_timeout: parts.settings.gateway.limits.header_timeout,
+        connections: Connections::new(parts.settings.admin.connections),
         turned_away: Bytes::new(),
-        stop: parts.stop.clone(),
+        ..parts.doorway()
     };
-    let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);
+    let body_timeout = parts.settings.gateway.limits.body_timeout;
+    let handle = move |request: Request<Inbound>, _: Arc<Client>| admin::handle(router.clone(), request, body_timeout);
     if let Err(error) = server::serve(listener, doorway, handle).await {
         tracing::error!(%error, "operators' listener lost");
     }

@@ -199,11 +199,14 @@ impl Parts {
     }
 
     fn doorway(&self) -> Doorway {
-        let limits = &self.settings.gateway.limits;
+        let limits = self.settings.server.limits;
+        let types = &self.settings.gateway.problem_types;
         Doorway {
             connections: Connections::new(limits.connections),
-            header_timeout: limits.header_timeout,
-            turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
+            limits,
+            turned_away: gateway::turned_away(types),
+            too_slow: gateway::too_slow(types),
+            metrics: Arc::clone(&self.arbiter.metrics),
             stop: self.stop.clone(),
         }
     }

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use http::Request;
-use hyper::body::Incoming;
 
 use super::{LAST_WRITES, Parts};
 use crate::arbiter::Arbiter;
@@ -12,14 +11,14 @@ use crate::gateway::Gateway;
 use crate::server::{self, Doorway};
 use crate::store::Store;
 use crate::upstream::Upstream;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
 
 /// Serves until the gateway stops and everything under way has ended, or `drain_timeout` has passed.
 pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListener, doorway: Doorway) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let upstreams = parts.settings.upstreams.iter().map(|settings| Arc::new(Upstream::new(settings.clone()))).collect();
     let gateway = Arc::new(Gateway::new(Arc::clone(&parts.gateway), arbiter, upstreams));
-    let handle = move |request: Request<Incoming>, client: Arc<Client>| {
+    let handle = move |request: Request<Inbound>, client: Arc<Client>| {
         let gateway = Arc::clone(&gateway);
         async move { gateway.handle(request, &client).await }
     };

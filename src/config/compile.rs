@@ -18,7 +18,8 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
     let routes = routes::compile(file, report);
-    let server = server(file);
+    let limits = file.limits.value().and_then(|section| limits::compile(section, report));
+    let server = server(file, limits.map(|limits| limits.server));
     let admin = file.admin.value().and_then(|section| admin(section, report));
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
@@ -34,7 +35,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         upstreams: upstreams?,
         gateway: gateway::Settings {
             routes,
-            limits: limits::compile(file.limits.value()?)?,
+            limits: limits?.gateway,
             trusted_proxies: values(file.trusted_proxies.value()?)?,
             problem_types: problem_types?,
         },
@@ -43,12 +44,13 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     })
 }
 
-fn server(file: &File) -> Option<server::Settings> {
+fn server(file: &File, limits: Option<server::Limits>) -> Option<server::Settings> {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(server::Settings {
         listen: *file.listen.value()?,
         workers: file.workers.either(|workers| workers.value.0, cores)?,
         drain_timeout: file.drain_timeout.value()?.0,
+        limits: limits?,
     })
 }
 
@@ -84,6 +86,7 @@ fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
         listen: section.listen.value()?.0,
         token: section.token.value().filter(|token| !token.is_empty()).cloned(),
         ready: *section.ready.value()?,
+        connections: section.connections.value()?.0,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The APIs behind the gateway: the section as written, and what it becomes.
 
+use std::time::Duration;
+
 use super::define::{choice, section};
 use super::finding::Report;
 use super::reader::{At, Field};
@@ -21,6 +23,12 @@ section! {
         response_timeout: Span<10, HOUR> = Default("30s"),
         /// How long an attempt may take at most.
         attempt_timeout: Span<10, DAY> = Default("5m"),
+        /// How long the upstream may be silent between the end of a request and the head of its answer (default: no limit of its own).
+        first_byte_timeout: Span<10, DAY> = Optional,
+        /// How long it may be silent within an answer (default: no limit of its own).
+        answer_idle_timeout: Span<10, DAY> = Optional,
+        /// How long an exchange on a plain route may take in all (default: no limit, so that streams can stay open).
+        total_timeout: Span<10, DAY> = Optional,
     }
     later { "tls", "health", "balance", "retries", "http2" }
 }
@@ -48,6 +56,12 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         );
         report.fault(place, message);
     }
+    if let (Some(first), Some(attempt)) = (section.first_byte_timeout.at(), section.attempt_timeout.at())
+        && first.value.0 > attempt.value.0
+    {
+        let message = format!("is above `attempt_timeout` ({}): it would never pass", span_text(attempt.value.0));
+        report.fault(&first.place, message);
+    }
     let servers = section.servers.at().and_then(|servers| {
         not_empty(&servers.place, servers.value.is_empty(), "\"http://127.0.0.1:9001\"", report);
         let all: Vec<_> = servers.value.iter().map(|field| field.at().and_then(|at| server_url(at, report))).collect();
@@ -60,8 +74,16 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         idle_timeout: section.idle_timeout.value()?.0,
         response_timeout: section.response_timeout.value()?.0,
         attempt_timeout: section.attempt_timeout.value()?.0,
+        first_byte_timeout: optional(&section.first_byte_timeout)?,
+        answer_idle_timeout: optional(&section.answer_idle_timeout)?,
+        total_timeout: optional(&section.total_timeout)?,
         host: *section.host.value()?,
     })
+}
+
+/// A limit that may be absent.
+fn optional<const LEAST: u64, const MOST: u64>(field: &Field<Span<LEAST, MOST>>) -> Option<Option<Duration>> {
+    field.either(|span| Some(span.value.0), || None)
 }
 
 fn server_url(at: &At<Text>, report: &mut Report) -> Option<upstream::Server> {

@@ -12,16 +12,16 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Body, Gathered, Piece};
-use super::limits::{Budget, Hold};
+use super::body::{Body, Gathered, Piece, count};
+use super::limits::{Budget, Hold, Slot};
 use super::marks;
 use super::problem::Problem;
 use super::settings::Guard;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
-use crate::telemetry::Metrics;
-use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
+use crate::telemetry::{Metrics, Timeout};
+use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -42,8 +42,10 @@ pub(super) struct Attempt {
     /// When the gateway stops and has no time left.
     pub give_up: CancellationToken,
     pub client: oneshot::Sender<Delivery>,
-    /// What the attempt holds of the gateway's limits while it runs.
-    pub holds: [Hold; 2],
+    /// What the attempt holds of the gateway's limits while it runs: its place,
+    pub slot: Slot,
+    /// and its request's body.
+    pub body: Hold,
 }
 
 /// What the client gets.
@@ -59,8 +61,8 @@ enum Exchange {
     NotSent(String),
     /// The upstream may have acted.
     Broken(String),
-    /// `attempt_timeout` has passed.
-    TimedOut,
+    /// A limit of time has passed: the attempt's own, or the one for the first byte.
+    TimedOut(Timeout),
     /// The gateway stops and has no time left.
     Abandoned,
 }
@@ -84,12 +86,13 @@ impl Attempt {
             patience: self.upstream.settings().response_timeout,
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
-            answered: &|took| self.metrics.upstream_answered(self.upstream_index, took),
+            upstream_index: self.upstream_index,
+            metrics: &self.metrics,
         };
         let ended = if self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut,
+                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
                 never = keep_alive(&mut self.permit) => match never {},
             }
@@ -97,7 +100,7 @@ impl Attempt {
             Exchange::NotSent("The lease ended before anything was sent.".to_owned())
         };
         // The request is over; its outcome may have to wait for a store that is away.
-        drop(self.holds);
+        drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, self.route, late);
         conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
@@ -110,7 +113,8 @@ impl Exchange {
         match self {
             Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
             Self::NotSent(why) | Self::Broken(why) => why,
-            Self::TimedOut => "no answer within attempt_timeout",
+            Self::TimedOut(Timeout::FirstByte) => "no answer within first_byte_timeout",
+            Self::TimedOut(_) => "no answer within attempt_timeout",
             Self::Abandoned => "the gateway stopped before the answer",
         }
     }
@@ -120,9 +124,12 @@ impl Exchange {
         let (answered, failed) = match self {
             Self::Whole { head, .. } => (true, head.status.is_server_error()),
             Self::Streamed { head, .. } => (true, head.status >= 500),
-            Self::Broken(_) | Self::TimedOut | Self::Abandoned => (false, true),
+            Self::Broken(_) | Self::TimedOut(_) | Self::Abandoned => (false, true),
             Self::NotSent(_) => (false, false),
         };
+        if let Self::TimedOut(kind) = self {
+            metrics.timed_out(*kind);
+        }
         if failed {
             metrics.route(route).executed_but_failed();
         }
@@ -183,18 +190,25 @@ struct Wire<'a> {
     /// Until when it waits at all: a client that reads slowly must not use up the attempt's time.
     client_until: Instant,
     buffers: &'a Budget,
-    answered: &'a (dyn Fn(Duration) + Sync),
+    upstream_index: usize,
+    metrics: &'a Metrics,
 }
 
 impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
         let started = Clock::instant();
         let answer = self.upstream.send(request).await;
-        (self.answered)(started.elapsed());
+        self.metrics.upstream_answered(self.upstream_index, started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
-            Err(Failure::NotSent(why)) => return Exchange::NotSent(why.to_string()),
+            Err(Failure::NotSent(why)) => {
+                if why.reason == Reason::Timeout {
+                    self.metrics.timed_out(Timeout::UpstreamConnect);
+                }
+                return Exchange::NotSent(why.to_string());
+            }
             Err(Failure::Unknown(why)) => return Exchange::Broken(why),
+            Err(Failure::Late) => return Exchange::TimedOut(Timeout::FirstByte),
         };
         headers::inbound(&mut head.headers);
         let length = body.size_hint().exact();
@@ -204,7 +218,7 @@ impl Wire<'_> {
             let bytes = match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(_trailers)) => continue,
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             };
             let fits = gathered.len() + bytes.len() <= self.limit && hold.grow(bytes.len());
             gathered.push(bytes);
@@ -236,10 +250,15 @@ impl Wire<'_> {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => self.pass(&mut tail, bytes).await,
                 Ok(Err(_trailers)) => {}
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             }
         }
         Exchange::Streamed { head: kept, tail }
+    }
+
+    fn broken(&self, error: &BodyError) -> Exchange {
+        count(error, self.metrics);
+        Exchange::Broken(error.to_string())
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
@@ -273,7 +292,7 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
     match exchange {
         Exchange::NotSent(_) => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
-        Exchange::TimedOut => Ending::Unknown(Cause::TimedOut),
+        Exchange::TimedOut(_) => Ending::Unknown(Cause::TimedOut),
         Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
         Exchange::Streamed { head, .. } => Ending::Answered {
             judgement: guard.policy.outcomes.judge(head.status, head.retry_after),
@@ -327,7 +346,7 @@ fn deliver(
             Some(Err(Problem::UpstreamUnreachable { in_doubt: !not_executed }))
         }
         Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
-        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
+        Exchange::TimedOut(_) | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
     }
 }
 

@@ -8,8 +8,9 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::limits::Hold;
-use crate::upstream;
+use super::limits::{Hold, Slot};
+use crate::telemetry::{Metrics, Timeout};
+use crate::upstream::{self, BodyError};
 
 /// Why an answer's body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,7 +31,7 @@ enum Kind {
     /// Whole, and counted against the gateway's budget for as long as it is kept.
     Held(Option<Bytes>, #[expect(dead_code, reason = "held until the body is gone")] Arc<Hold>),
     /// Straight from the upstream; the request counts as under way until the end.
-    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Hold),
+    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Slot, Arc<Metrics>),
     /// From an attempt that goes on whether or not anybody reads.
     Stream(mpsc::Receiver<Piece>, Option<u64>),
 }
@@ -50,8 +51,8 @@ impl Body {
         Self(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
     }
 
-    pub(super) fn upstream(body: upstream::Incoming, slot: Hold) -> Self {
-        Self(Kind::Upstream(body, slot))
+    pub(super) fn upstream(body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
+        Self(Kind::Upstream(body, slot, Arc::clone(metrics)))
     }
 
     pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
@@ -66,7 +67,10 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Upstream(body, _) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Kind::Upstream(body, _, metrics) => Pin::new(body).poll_frame(cx).map_err(|error| {
+                count(&error, metrics);
+                error.into()
+            }),
             Kind::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
                 Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
                 Some(Piece::End) => None,
@@ -78,7 +82,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => bytes.is_none(),
-            Kind::Upstream(body, _) => body.is_end_stream(),
+            Kind::Upstream(body, ..) => body.is_end_stream(),
             Kind::Stream(..) => false,
         }
     }
@@ -88,9 +92,18 @@ impl http_body::Body for Body {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Upstream(body, _) => body.size_hint(),
+            Kind::Upstream(body, ..) => body.size_hint(),
             Kind::Stream(_, length) => length.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
+    }
+}
+
+/// Counts an answer that came to no end, if it took too long.
+pub(super) fn count(error: &BodyError, metrics: &Metrics) {
+    match error {
+        BodyError::Broken(_) => {}
+        BodyError::Idle => metrics.timed_out(Timeout::UpstreamIdle),
+        BodyError::Overtime => metrics.timed_out(Timeout::Total),
     }
 }
 

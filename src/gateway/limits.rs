@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::problem::Problem;
+
 /// A number of things that may be held at once, shared by all workers.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<AtomicUsize>);
@@ -49,6 +51,33 @@ impl Drop for Hold {
     }
 }
 
+/// Requests that may be under way: in all, and on each route.
+#[derive(Debug)]
+pub(super) struct Slots {
+    all: Budget,
+    routes: Vec<Option<Budget>>,
+}
+
+/// One request under way.
+#[derive(Debug)]
+pub(super) struct Slot(#[expect(dead_code, reason = "held while the request is under way")] (Hold, Option<Hold>));
+
+impl Slots {
+    /// So many in all; and on each route, in order, as many as it says.
+    pub(super) fn new(all: usize, routes: impl Iterator<Item = Option<usize>>) -> Self {
+        Self { all: Budget::new(all), routes: routes.map(|most| most.map(Budget::new)).collect() }
+    }
+
+    /// Takes one for a request of this route.
+    pub(super) fn take(&self, route: usize) -> Result<Slot, Problem> {
+        let full = || Problem::Overloaded("requests under way");
+        let own = self.routes.get(route).and_then(Option::as_ref);
+        let own =
+            own.map(|own| own.take(1).ok_or(Problem::Overloaded("requests under way on this route"))).transpose()?;
+        Ok(Slot((self.all.take(1).ok_or_else(full)?, own)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +91,19 @@ mod tests {
         assert!(budget.take(1).is_none());
         drop(hold);
         assert!(budget.take(10).is_some());
+    }
+
+    #[test]
+    fn a_route_has_its_own_bound_within_that_of_all() {
+        let slots = Slots::new(2, [Some(1), None].into_iter());
+        let first = slots.take(0);
+        assert_eq!(slots.take(0).unwrap_err(), Problem::Overloaded("requests under way on this route"));
+        let second = slots.take(1);
+        assert!(first.is_ok() && second.is_ok());
+        assert_eq!(slots.take(1).unwrap_err(), Problem::Overloaded("requests under way"));
+        drop(second);
+        assert!(slots.take(0).is_err());
+        drop(first);
+        assert!(slots.take(0).is_ok());
     }
 }

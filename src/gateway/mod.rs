@@ -17,7 +17,7 @@ mod target;
 
 pub use body::{Body, BoxError};
 pub use pattern::{Pattern, PatternError};
-pub use problem::{Problem, turned_away};
+pub use problem::{Problem, too_slow, turned_away};
 pub use routes::Routes;
 pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
 pub use target::{Target, is_forwarded};
@@ -25,14 +25,13 @@ pub use target::{Target, is_forwarded};
 use std::sync::Arc;
 
 use http::{Request, Response, request};
-use hyper::body::Incoming;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
 use crate::upstream::{Outgoing, Upstream, headers};
-use crate::wire::Client;
-use limits::Budget;
+use crate::wire::{Client, Inbound};
+use limits::{Budget, Slots};
 use tally::Tally;
 
 /// What the gateways of all workers share.
@@ -41,7 +40,7 @@ pub struct Shared {
     routes: Routes,
     guards: Vec<Option<Guarded>>,
     /// Requests that may be on their way to an upstream.
-    slots: Budget,
+    slots: Slots,
     /// Bytes of bodies that may be buffered.
     buffers: Budget,
     metrics: Arc<Metrics>,
@@ -76,7 +75,7 @@ impl Shared {
     pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
         let routes = Routes::new(&settings.routes);
         let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
-        let slots = Budget::new(settings.limits.in_flight);
+        let slots = Slots::new(settings.limits.in_flight, settings.routes.iter().map(|route| route.concurrency));
         let buffers = Budget::new(settings.limits.buffered_bodies);
         Self { settings, routes, guards, slots, buffers, metrics }
     }
@@ -110,7 +109,7 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
+    pub async fn handle(&self, request: Request<Inbound>, client: &Client) -> Response<Body> {
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
         let (response, verdict) = match self.answer(request, client, &mut tally).await {
             Ok(answer) => answer,
@@ -126,7 +125,7 @@ impl Gateway {
         response
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
+    async fn answer(&self, request: Request<Inbound>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
         let (head, body) = request.into_parts();
         let target = Target::of(&head)?;
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;

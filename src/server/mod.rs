@@ -1,26 +1,30 @@
 //! Listeners and connections: accepting, driving, and letting go in order. It does not know what is served.
 
+mod answer;
 mod connection;
 mod listen;
+mod pace;
+mod places;
 
 pub use listen::bind;
+pub use places::Connections;
 
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::wire::Client;
+use crate::telemetry::Metrics;
+use crate::wire::{Client, Inbound};
+use places::Place;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone)]
@@ -31,52 +35,35 @@ pub struct Settings {
     pub workers: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
+    /// What one client's connection may cost.
+    pub limits: Limits,
 }
 
 /// Pause after a failed accept: file descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection over the limit is kept for its answer.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Connections over the limit that are being told so, at once; any more are closed without a word.
-const FAREWELLS: usize = 256;
-
-/// Connections that may be open at once, over all workers.
-#[derive(Debug, Clone)]
-pub struct Connections {
-    open: Arc<AtomicUsize>,
-    most: usize,
-    leaving: Arc<AtomicUsize>,
-}
-
-/// One open connection.
-struct Open(Arc<AtomicUsize>);
-
-impl Connections {
-    /// At most this many.
-    pub fn new(most: usize) -> Self {
-        Self { open: Arc::default(), most, leaving: Arc::default() }
-    }
-
-    fn open(&self) -> Option<Open> {
-        Open::below(self.most, &self.open)
-    }
-
-    fn leave(&self) -> Option<Open> {
-        Open::below(FAREWELLS, &self.leaving)
-    }
-}
-
-impl Open {
-    fn below(most: usize, count: &Arc<AtomicUsize>) -> Option<Self> {
-        let open = Self(Arc::clone(count));
-        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(open)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// What one client's connection may cost, and how long it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that may be open at once, over all workers.
+    pub connections: usize,
+    /// The longest request target, in bytes.
+    pub target: usize,
+    /// The longest head of a request, in bytes.
+    pub header_bytes: usize,
+    /// The most header fields of a request.
+    pub headers: usize,
+    /// How long a request's head may take, from its first byte to its end.
+    pub header_timeout: Duration,
+    /// How long a connection may rest between two requests.
+    pub keep_alive_timeout: Duration,
+    /// How long a client may be silent within a request's body.
+    pub body_idle_timeout: Duration,
+    /// How long a client may take nothing of its answer.
+    pub send_timeout: Duration,
+    /// How old a connection may be and still take a further request.
+    pub connection_age: Duration,
 }
 
 /// What a listener is served with.
@@ -84,10 +71,14 @@ impl Drop for Open {
 pub struct Doorway {
     /// How many connections may be open.
     pub connections: Connections,
-    /// How long a request's head may take; also the idle limit of a kept-alive connection.
-    pub header_timeout: Duration,
+    /// What each of them may cost.
+    pub limits: Limits,
     /// What a connection over the limit is told, without being read: a whole HTTP answer, or nothing.
     pub turned_away: Bytes,
+    /// What a client is told whose head did not come in time: the same.
+    pub too_slow: Bytes,
+    /// Where it is counted who took too long.
+    pub metrics: Arc<Metrics>,
     /// When this is cancelled, no further connection is taken and each open one ends after its request.
     pub stop: CancellationToken,
 }
@@ -98,9 +89,9 @@ pub struct Doorway {
 /// When the listener cannot be used at all.
 pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) -> io::Result<()>
 where
-    H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let listener = TcpListener::from_std(listener)?;
@@ -115,9 +106,9 @@ where
                 tracing::warn!(%error, "connection not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            Ok((stream, peer)) => match doorway.connections.open() {
+            Ok((stream, peer)) => match doorway.connections.take() {
                 None => {
-                    if let Some(place) = doorway.connections.leave() {
+                    if let Some(place) = doorway.connections.farewell() {
                         open.spawn(turn_away(stream, doorway.turned_away.clone(), place));
                     }
                 }
@@ -138,7 +129,7 @@ where
 }
 
 /// Says so and closes. Best effort: a client that has sent much already may see a reset instead.
-async fn turn_away(mut stream: TcpStream, words: Bytes, place: Open) {
+async fn turn_away(mut stream: TcpStream, words: Bytes, place: Place) {
     tracing::debug!("connection turned away: limit reached");
     let farewell = async {
         stream.write_all(&words).await?;
@@ -147,19 +138,4 @@ async fn turn_away(mut stream: TcpStream, words: Bytes, place: Open) {
     // Whether it was heard changes nothing here.
     let _ = tokio::time::timeout(FAREWELL, farewell).await;
     drop(place);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_given_back() {
-        let connections = Connections::new(1);
-        let first = connections.open();
-        assert!(first.is_some());
-        assert!(connections.open().is_none());
-        drop(first);
-        assert!(connections.open().is_some());
-    }
 }

@@ -1,5 +1,6 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use prometheus::core::Collector;
 use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Outcome, StoreOp, Verdict};
+use super::labels::{FilterAnswer, Outcome, StoreOp, Timeout, Verdict};
 
 /// Upper bounds, in seconds, of the histograms of requests and upstream answers.
 const REQUEST_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -26,6 +27,7 @@ pub struct Metrics {
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
+    timeouts: Vec<IntCounter>,
     filter_false_positives: IntCounter,
     filter_fill_ratio: Gauge,
     lease_lost: IntCounter,
@@ -76,6 +78,7 @@ impl Metrics {
         let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
+        let timeouts = counter_vec(&registry, "timeouts_total", "Limits of time that were reached.", &["kind"])?;
         Ok(Self {
             routes: routes.iter().map(|name| families.route(name)).collect(),
             no_route: families.route(NO_ROUTE),
@@ -83,6 +86,7 @@ impl Metrics {
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
+            timeouts: Timeout::ALL.iter().map(|kind| timeouts.with_label_values(&[kind.label()])).collect(),
             filter_false_positives: register(
                 &registry,
                 IntCounter::new("filter_false_positives_total", "Operations called perhaps seen that were new."),
@@ -133,6 +137,11 @@ impl Metrics {
         }
     }
 
+    /// A limit of time was reached.
+    pub fn timed_out(&self, kind: Timeout) {
+        self.timeouts[kind as usize].inc();
+    }
+
     /// The filter was asked.
     pub fn filter_checked(&self, answer: FilterAnswer) {
         self.filter_checks[answer as usize].inc();
@@ -175,6 +184,12 @@ impl Metrics {
             tracing::error!(%error, "metrics cannot be written");
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,6 @@ mod labels;
 mod logs;
 mod metrics;
 
-pub use labels::{FilterAnswer, Outcome, StoreOp, Verdict};
+pub use labels::{FilterAnswer, Outcome, StoreOp, Timeout, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};

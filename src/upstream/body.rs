@@ -2,13 +2,15 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::pool::{Connection, Pool};
+use crate::wire::{Inbound, InboundError, Patience, Upload};
 
 /// A request's body.
 #[derive(Debug)]
@@ -16,21 +18,47 @@ pub enum Outgoing {
     /// All of it, in one piece.
     Whole(Bytes),
     /// As the client sends it.
-    Streaming(hyper::body::Incoming),
+    Streaming(Inbound),
     /// What was read of it before it was decided to stream, and the rest as the client sends it.
     Resumed {
         /// The bytes read so far.
         begun: Bytes,
         /// What is still to come.
-        rest: hyper::body::Incoming,
+        rest: Inbound,
     },
+}
+
+impl Outgoing {
+    /// The part that its client is still sending.
+    fn inbound(&self) -> Option<&Inbound> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streaming(body) | Self::Resumed { rest: body, .. } => Some(body),
+        }
+    }
+
+    /// Gives its client this long for the rest of it. Its progress, if there is a rest.
+    pub fn within(&mut self, total: Duration) -> Option<Upload> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streaming(body) | Self::Resumed { rest: body, .. } => {
+                body.within(total);
+                body.follow()
+            }
+        }
+    }
+
+    /// Its progress, if somebody follows it.
+    pub(super) fn upload(&self) -> Option<Upload> {
+        self.inbound()?.upload().cloned()
+    }
 }
 
 impl Body for Outgoing {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = InboundError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
@@ -71,15 +99,27 @@ pub struct Incoming {
     body: hyper::body::Incoming,
     /// What goes back to the pool, and which pool. Dropping the connection closes it.
     home: Option<(Arc<Pool>, Connection)>,
+    patience: Patience,
 }
 
 impl Incoming {
-    pub(super) fn new(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        let mut incoming = Self { body, home: Some((pool, connection)) };
+    pub(super) fn new(
+        body: hyper::body::Incoming,
+        connection: Connection,
+        pool: Arc<Pool>,
+        idle: Option<Duration>,
+    ) -> Self {
+        let mut incoming = Self { body, home: Some((pool, connection)), patience: Patience::default() };
+        incoming.patience.between_bytes(idle);
         if incoming.body.is_end_stream() {
             incoming.release();
         }
         incoming
+    }
+
+    /// It must have come whole by then.
+    pub fn until(&mut self, end: Instant) {
+        self.patience.in_all(end);
     }
 
     fn release(&mut self) {
@@ -94,13 +134,20 @@ impl Body for Incoming {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => Some(self.patience.moved().map(|()| frame).map_err(BodyError::from)),
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(BodyError::from)),
+            Poll::Pending => match self.patience.poll_lapse(cx) {
+                Poll::Ready(lapse) => Some(Err(lapse.into())),
+                Poll::Pending => return Poll::Pending,
+            },
+        };
         match &frame {
             Some(Err(_)) => self.home = None,
             Some(Ok(_)) if !self.body.is_end_stream() => {}
             Some(Ok(_)) | None => self.release(),
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
@@ -11,6 +12,7 @@ use http_body::Body;
 use super::outcome::{Tried, judge};
 use super::pool::{Connection, Pool};
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
+use crate::wire::Upload;
 
 /// The way to one API. Each worker has its own, with its own connections.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Upstream {
         let (after, before) = self.pools.split_at(first);
         for pool in before.iter().chain(after) {
             self.address(&mut request, pool);
-            match through(pool, request).await {
+            match through(pool, request, &self.settings).await {
                 Ok(answer) => return Ok(answer),
                 Err(Tried::Failed(failure)) => return Err(failure),
                 Err(Tried::Returned(unsent, reason)) => (request, why) = (*unsent, reason),
@@ -66,15 +68,19 @@ impl Upstream {
 }
 
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
-async fn through(pool: &Arc<Pool>, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+async fn through(
+    pool: &Arc<Pool>,
+    mut request: Request<Outgoing>,
+    settings: &Settings,
+) -> Result<Response<Incoming>, Tried> {
     if let Some(idle) = pool.take() {
-        match exchange(pool, idle, request).await {
+        match exchange(pool, idle, request, settings).await {
             Err(Tried::Returned(unsent, _)) => request = *unsent,
             done => return done,
         }
     }
     match pool.connect().await {
-        Ok(connection) => exchange(pool, connection, request).await,
+        Ok(connection) => exchange(pool, connection, request, settings).await,
         Err(reason) => Err(Tried::Returned(Box::new(request), reason)),
     }
 }
@@ -83,13 +89,28 @@ async fn exchange(
     pool: &Arc<Pool>,
     mut connection: Connection,
     request: Request<Outgoing>,
+    settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
-    let answer = connection.send(request).await.map_err(|error| judge(error, connection.line()))?;
+    let upload = request.body().upload();
+    let answer = tokio::select! {
+        biased;
+        answer = connection.send(request) => answer.map_err(|error| judge(error, connection.line()))?,
+        () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
+    };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool))))
+    Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool), settings.answer_idle_timeout)))
+}
+
+/// Until an upstream that has its request has said nothing for too long.
+async fn silence(upload: Option<Upload>, limit: Option<Duration>) {
+    match (limit, upload) {
+        (None, _) => std::future::pending().await,
+        (Some(limit), None) => tokio::time::sleep(limit).await,
+        (Some(limit), Some(upload)) => upload.overdue(limit).await,
+    }
 }
 
 /// The request as HTTP/1.1 sends it to a server: target in origin form, byte for byte, and a body that is framed.

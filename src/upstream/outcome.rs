@@ -7,6 +7,7 @@ use hyper::client::conn::TrySendError;
 
 use super::Outgoing;
 use super::wire::Line;
+use crate::wire::Lapse;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum Failure {
     /// The upstream may have acted on the request.
     #[error("{0}")]
     Unknown(String),
+    /// The same: it was silent for `first_byte_timeout`.
+    #[error("no answer within first_byte_timeout")]
+    Late,
 }
 
 /// A request that was not sent, and why.
@@ -46,8 +50,26 @@ pub enum Reason {
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer broke off: {}", in_words(.0))]
-pub struct BodyError(#[from] hyper::Error);
+pub enum BodyError {
+    /// The upstream broke it off.
+    #[error("the answer broke off: {}", in_words(.0))]
+    Broken(#[from] hyper::Error),
+    /// The upstream was silent for `answer_idle_timeout`.
+    #[error("the answer stopped short: no byte within answer_idle_timeout")]
+    Idle,
+    /// The exchange has taken as long as it may.
+    #[error("the answer was cut off after total_timeout")]
+    Overtime,
+}
+
+impl From<Lapse> for BodyError {
+    fn from(lapse: Lapse) -> Self {
+        match lapse {
+            Lapse::Idle => Self::Idle,
+            Lapse::Total => Self::Overtime,
+        }
+    }
+}
 
 /// What came of trying one connection.
 #[derive(Debug)]

@@ -20,6 +20,8 @@ mod keys;
 mod main_job;
 mod modes;
 mod paths;
+mod slow;
+mod timeouts;
 
 use gateway::Gateway;
 use upstream::ScriptedUpstream;

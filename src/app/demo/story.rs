@@ -145,6 +145,9 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
         idle_timeout: patience,
         response_timeout: patience,
         attempt_timeout: patience,
+        first_byte_timeout: None,
+        answer_idle_timeout: None,
+        total_timeout: None,
         host: Host::Server,
     });
     let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
