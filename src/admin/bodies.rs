@@ -41,7 +41,7 @@ fn unread(error: &axum::Error) -> Response {
     if causes(error).any(|cause| matches!(cause.downcast_ref(), Some(InboundError::Slow))) {
         return problem(StatusCode::REQUEST_TIMEOUT, "body-timeout", "The body did not arrive in time.");
     }
-    if causes(error).any(|cause| cause.is::<LengthLimitError>()) {
+    if causes(error).any(<dyn Error>::is::<LengthLimitError>) {
         let detail = format!("The body is over the limit of {LIMIT} bytes.");
         return problem(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", &detail);
     }

@@ -1,7 +1,5 @@
 //! The APIs behind the gateway: the section as written, and what it becomes.
 
-use std::time::Duration;
-
 use super::define::{choice, section};
 use super::finding::Report;
 use super::reader::{At, Field};
@@ -74,16 +72,11 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         idle_timeout: section.idle_timeout.value()?.0,
         response_timeout: section.response_timeout.value()?.0,
         attempt_timeout: section.attempt_timeout.value()?.0,
-        first_byte_timeout: optional(&section.first_byte_timeout)?,
-        answer_idle_timeout: optional(&section.answer_idle_timeout)?,
-        total_timeout: optional(&section.total_timeout)?,
+        first_byte_timeout: section.first_byte_timeout.either(|span| Some(span.value.0), || None)?,
+        answer_idle_timeout: section.answer_idle_timeout.either(|span| Some(span.value.0), || None)?,
+        total_timeout: section.total_timeout.either(|span| Some(span.value.0), || None)?,
         host: *section.host.value()?,
     })
-}
-
-/// A limit that may be absent.
-fn optional<const LEAST: u64, const MOST: u64>(field: &Field<Span<LEAST, MOST>>) -> Option<Option<Duration>> {
-    field.either(|span| Some(span.value.0), || None)
 }
 
 fn server_url(at: &At<Text>, report: &mut Report) -> Option<upstream::Server> {

@@ -212,7 +212,7 @@ impl Wire<'_> {
         };
         headers::inbound(&mut head.headers);
         let length = body.size_hint().exact();
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::of(&body.size_hint());
         let mut hold = self.buffers.hold();
         while let Some(frame) = body.frame().await {
             let bytes = match frame.map(http_body::Frame::into_data) {
@@ -220,9 +220,8 @@ impl Wire<'_> {
                 Ok(Err(_trailers)) => continue,
                 Err(error) => return self.broken(&error),
             };
-            let fits = gathered.len() + bytes.len() <= self.limit && hold.grow(bytes.len());
             gathered.push(bytes);
-            if !fits {
+            if gathered.len() > self.limit || !hold.cover(gathered.held()) {
                 return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
             }
         }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -108,15 +108,27 @@ pub(super) fn count(error: &BodyError, metrics: &Metrics) {
 }
 
 /// Bytes of a body as they come. The usual body comes in one frame and is not copied.
-#[derive(Default)]
 pub(super) struct Gathered {
     first: Bytes,
-    more: BytesMut,
+    more: Vec<u8>,
+    /// How much is announced; none of it is made room for before it comes.
+    announced: usize,
 }
 
 impl Gathered {
+    /// Of a body that says this about its size.
+    pub(super) fn of(size: &SizeHint) -> Self {
+        let announced = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
+        Self { first: Bytes::new(), more: Vec::new(), announced }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.first.len() + self.more.len()
+    }
+
+    /// The memory that they take.
+    pub(super) fn held(&self) -> usize {
+        self.first.len() + self.more.capacity()
     }
 
     pub(super) fn push(&mut self, bytes: Bytes) {
@@ -124,13 +136,42 @@ impl Gathered {
             self.first = bytes;
             return;
         }
-        if self.more.is_empty() {
-            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        let first = std::mem::take(&mut self.first);
+        let needed = self.more.len() + first.len() + bytes.len();
+        if needed > self.more.capacity() {
+            let room = needed.max((2 * self.more.capacity()).min(self.announced));
+            self.more.reserve_exact(room - self.more.len());
         }
+        self.more.extend_from_slice(&first);
         self.more.extend_from_slice(&bytes);
     }
 
     pub(super) fn into_bytes(self) -> Bytes {
-        if self.more.is_empty() { self.first } else { self.more.freeze() }
+        if self.more.is_empty() { self.first } else { self.more.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(size: &SizeHint, pieces: usize) -> Gathered {
+        let mut gathered = Gathered::of(size);
+        for _ in 0..pieces {
+            gathered.push(Bytes::from_static(&[b'x'; 100]));
+        }
+        gathered
+    }
+
+    #[test]
+    fn memory_follows_the_bytes_and_ends_at_what_is_announced() {
+        let announced = SizeHint::with_exact(900);
+        for (size, pieces, held) in [(&announced, 1, 100), (&announced, 2, 200), (&announced, 9, 900)] {
+            let gathered = gather(size, pieces);
+            assert_eq!((gathered.len(), gathered.held()), (100 * pieces, held), "{pieces}");
+        }
+        let unannounced = gather(&SizeHint::default(), 9);
+        assert!((900..=1_800).contains(&unannounced.held()), "{}", unannounced.held());
+        assert_eq!(unannounced.into_bytes(), vec![b'x'; 900]);
     }
 }

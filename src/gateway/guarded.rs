@@ -125,9 +125,9 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let slot = match self.shared.slots.take(routed.index) {
             Ok(slot) => slot,
-            Err(problem) => {
+            Err(what) => {
                 self.free(permit).await;
-                return Err(problem);
+                return Err(Problem::Overloaded(what));
             }
         };
         tally.if_left(Verdict::Executed);

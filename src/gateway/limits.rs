@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::problem::Problem;
-
 /// A number of things that may be held at once, shared by all workers.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<AtomicUsize>);
@@ -36,12 +34,17 @@ impl Budget {
 
 impl Hold {
     /// Takes `amount` more, if there is that much.
-    pub(super) fn grow(&mut self, amount: usize) -> bool {
+    fn grow(&mut self, amount: usize) -> bool {
         let taken = self.budget.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount));
         if taken.is_ok() {
             self.taken += amount;
         }
         taken.is_ok()
+    }
+
+    /// Takes as much more as makes it `amount` in all, if there is that much.
+    pub(super) fn cover(&mut self, amount: usize) -> bool {
+        self.grow(amount.saturating_sub(self.taken))
     }
 }
 
@@ -68,13 +71,11 @@ impl Slots {
         Self { all: Budget::new(all), routes: routes.map(|most| most.map(Budget::new)).collect() }
     }
 
-    /// Takes one for a request of this route.
-    pub(super) fn take(&self, route: usize) -> Result<Slot, Problem> {
-        let full = || Problem::Overloaded("requests under way");
+    /// Takes one for a request of this route; or says of what there are too many.
+    pub(super) fn take(&self, route: usize) -> Result<Slot, &'static str> {
         let own = self.routes.get(route).and_then(Option::as_ref);
-        let own =
-            own.map(|own| own.take(1).ok_or(Problem::Overloaded("requests under way on this route"))).transpose()?;
-        Ok(Slot((self.all.take(1).ok_or_else(full)?, own)))
+        let own = own.map(|own| own.take(1).ok_or("requests under way on this route")).transpose()?;
+        Ok(Slot((self.all.take(1).ok_or("requests under way")?, own)))
     }
 }
 
@@ -86,8 +87,8 @@ mod tests {
     fn what_is_taken_is_given_back() {
         let budget = Budget::new(10);
         let mut hold = budget.take(4).unwrap();
-        assert!(hold.grow(6));
-        assert!(!hold.grow(1));
+        assert!(hold.cover(10) && hold.cover(3));
+        assert!(!hold.cover(11));
         assert!(budget.take(1).is_none());
         drop(hold);
         assert!(budget.take(10).is_some());
@@ -97,10 +98,10 @@ mod tests {
     fn a_route_has_its_own_bound_within_that_of_all() {
         let slots = Slots::new(2, [Some(1), None].into_iter());
         let first = slots.take(0);
-        assert_eq!(slots.take(0).unwrap_err(), Problem::Overloaded("requests under way on this route"));
+        assert_eq!(slots.take(0).unwrap_err(), "requests under way on this route");
         let second = slots.take(1);
         assert!(first.is_ok() && second.is_ok());
-        assert_eq!(slots.take(1).unwrap_err(), Problem::Overloaded("requests under way"));
+        assert_eq!(slots.take(1).unwrap_err(), "requests under way");
         drop(second);
         assert!(slots.take(0).is_err());
         drop(first);

@@ -30,7 +30,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
-        let slot = self.shared.slots.take(routed.index)?;
+        let slot = self.shared.slots.take(routed.index).map_err(Problem::Overloaded)?;
         let upstream = self.upstream(routed.route);
         let started = Clock::instant();
         let end = upstream.settings().total_timeout.map(|total| started + total);

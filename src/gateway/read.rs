@@ -35,7 +35,7 @@ pub(super) async fn read_whole(
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(Unread { problem: Problem::BodyTooLarge { limit }, begun: Bytes::new(), rest: body });
     }
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered::of(&body.size_hint());
     let mut hold = budget.hold();
     body.within(timeout);
     match fill(&mut gathered, &mut body, limit, &mut hold).await {
@@ -48,8 +48,8 @@ async fn fill(gathered: &mut Gathered, body: &mut Inbound, limit: usize, hold: &
     while let Some(frame) = body.frame().await {
         // Trailers carry nothing that a key or a fingerprint looks at, and are not passed on.
         let Ok(bytes) = frame.map_err(|error| unfinished(&error))?.into_data() else { continue };
-        let fits = hold.grow(bytes.len());
         gathered.push(bytes);
+        let fits = hold.cover(gathered.held());
         if gathered.len() > limit {
             return Err(Problem::BodyTooLarge { limit });
         }

@@ -99,7 +99,8 @@ pub struct Incoming {
     body: hyper::body::Incoming,
     /// What goes back to the pool, and which pool. Dropping the connection closes it.
     home: Option<(Arc<Pool>, Connection)>,
-    patience: Patience,
+    /// None without a limit of time.
+    patience: Option<Box<Patience>>,
 }
 
 impl Incoming {
@@ -109,8 +110,10 @@ impl Incoming {
         pool: Arc<Pool>,
         idle: Option<Duration>,
     ) -> Self {
-        let mut incoming = Self { body, home: Some((pool, connection)), patience: Patience::default() };
-        incoming.patience.between_bytes(idle);
+        let mut incoming = Self { body, home: Some((pool, connection)), patience: None };
+        if idle.is_some() {
+            incoming.patience.get_or_insert_default().between_bytes(idle);
+        }
         if incoming.body.is_end_stream() {
             incoming.release();
         }
@@ -119,7 +122,7 @@ impl Incoming {
 
     /// It must have come whole by then.
     pub fn until(&mut self, end: Instant) {
-        self.patience.in_all(end);
+        self.patience.get_or_insert_default().in_all(end);
     }
 
     fn release(&mut self) {
@@ -135,11 +138,14 @@ impl Body for Incoming {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => Some(self.patience.moved().map(|()| frame).map_err(BodyError::from)),
+            Poll::Ready(Some(Ok(frame))) => {
+                let moved = self.patience.as_mut().map_or(Ok(()), |patience| patience.moved());
+                Some(moved.map(|()| frame).map_err(BodyError::from))
+            }
             Poll::Ready(frame) => frame.map(|frame| frame.map_err(BodyError::from)),
-            Poll::Pending => match self.patience.poll_lapse(cx) {
-                Poll::Ready(lapse) => Some(Err(lapse.into())),
-                Poll::Pending => return Poll::Pending,
+            Poll::Pending => match self.patience.as_mut().map(|patience| patience.poll_lapse(cx)) {
+                Some(Poll::Ready(lapse)) => Some(Err(lapse.into())),
+                Some(Poll::Pending) | None => return Poll::Pending,
             },
         };
         match &frame {

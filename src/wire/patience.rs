@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[tokio::test]
     async fn an_alarm_follows_its_time_in_both_directions() {

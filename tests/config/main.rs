@@ -343,6 +343,8 @@ fn settings_are_checked_against_each_other() {
         "8:7 routes[0].idempotency.lease",
         "must be below the upstream's `attempt_timeout` (15s)",
     );
+    let bound = LEAST.replace("    upstream: orders\n", "    upstream: orders\n    concurrency: 5000\n");
+    assert!(warnings(&bound).iter().any(|it| it.contains("above `limits.in_flight` (4096)")), "{:?}", warnings(&bound));
     refused_guard("doubt_retention: 23h", "10:24 routes[0].idempotency.doubt_retention", "below `retention` (1d)");
     refused_guard(
         "request_body_limit: 257MiB",

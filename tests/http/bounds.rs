@@ -107,7 +107,7 @@ fn connections_over_the_limit_are_turned_away() {
     let upstream = ScriptedUpstream::start(move |_| Reply::whole(200, &[], "ok").after(&hold));
     let text = yaml(&upstream, "", "limits: { connections: 2 }\nproblem_types: https://errors.test/");
     let gateway = Gateway::start(&text);
-    let held: Vec<_> = (0..2).map(|_| ask(&gateway)).collect();
+    let busy: Vec<_> = (0..2).map(|_| ask(&gateway)).collect();
     upstream.wait_for_requests(2);
     let mut third = connect(gateway.address).unwrap();
     let answer = read_answer(&mut third).unwrap();
@@ -115,7 +115,7 @@ fn connections_over_the_limit_are_turned_away() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert!(answer.text().contains(r#""type":"https://errors.test/overloaded""#), "{}", answer.text());
     gate.open();
-    drop(held);
+    drop(busy);
     wait_until("a place is free", || {
         Call::new("GET", "/plain").try_send(gateway.address).is_ok_and(|answer| answer.status == 200)
     });
@@ -180,7 +180,7 @@ fn a_client_that_sends_all_before_it_reads_can_read_the_refusal() {
         assert_eq!(refusal.header("connection"), Some("close"));
     }
     // Its size shows only as it comes.
-    let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x1_0000], b"\r\n"].concat();
+    let chunk = [b"10000\r\n".as_slice(), &vec![b'x'; 0x1_0000], b"\r\n"].concat();
     let head = b"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n";
     let bytes = [head.as_slice(), &chunk.repeat(128), b"0\r\n\r\n"].concat();
     assert_eq!(exchange(gateway.address, &bytes).unwrap().code().as_deref(), Some("body-too-large"));
