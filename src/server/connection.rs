@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -45,10 +45,12 @@ where
         let idle = doorway.limits.body_idle_timeout;
         let request = request.map(|body| Inbound::of(&turn, body, idle, &doorway.metrics));
         let answer = handle(request, Arc::clone(&client));
-        let doorway = &doorway;
+        let (doorway, watch) = (&doorway, &watch);
         async move {
             let mut response = answer.await;
-            if opened.elapsed() > doorway.limits.connection_age {
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                watch.switches();
+            } else if opened.elapsed() > doorway.limits.connection_age {
                 doorway.metrics.timed_out(Timeout::ConnectionAge);
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -69,6 +69,11 @@ impl Watch {
         Turn(Arc::clone(self))
     }
 
+    /// From here on the connection speaks another protocol: no rest and no head is to be told in it.
+    pub fn switches(&self) {
+        self.state().turns += 1;
+    }
+
     /// Whether written bytes wait for the client.
     pub fn stuck(&self, stuck: bool) {
         self.state().stuck = stuck;
@@ -175,6 +180,16 @@ mod tests {
         let watch = Watch::new(Version::HTTP_2);
         assert!(watch.heard());
         assert!(matches!(phase(&watch), Phase::Rest(_)));
+    }
+
+    #[test]
+    fn another_protocol_has_neither_rest_nor_head() {
+        let watch = Arc::new(Watch::new(Version::HTTP_11));
+        let turn = watch.begin();
+        watch.switches();
+        drop(turn);
+        assert!(watch.heard());
+        assert_eq!(phase(&watch), Phase::Busy);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::client::{Answer, Call, connect, read_answer};
+use oncegate::clock::Clock;
+
+use crate::client::{Answer, Call, PATIENCE, connect, read_answer};
 use crate::gateway::{Gateway, wait_until};
 use crate::upstream::{DeadPort, Gate, Reply, ScriptedUpstream};
 use crate::yaml;
@@ -53,14 +55,16 @@ fn upload(target: &str, length: usize) -> Vec<u8> {
 fn dribble(mut stream: TcpStream) -> Answer {
     stream.set_read_timeout(Some(DRIBBLE)).unwrap();
     let mut first = [0];
+    let started = Clock::instant();
     loop {
+        assert!(started.elapsed() < PATIENCE, "it is waited for without an end");
         match stream.peek(&mut first) {
             Ok(_) => break,
             Err(error) => assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}"),
         }
         stream.write_all(b"x").unwrap();
     }
-    stream.set_read_timeout(Some(crate::client::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     read_answer(&mut stream).unwrap()
 }
 
@@ -101,7 +105,7 @@ fn a_rest_may_be_longer_than_a_head_and_ends_without_a_word() {
     stream.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
     let silence = stream.read(&mut [0]).unwrap_err();
     assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
-    stream.set_read_timeout(Some(crate::client::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(REQUEST).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
     assert_closed(&mut stream);
