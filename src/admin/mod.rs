@@ -1,11 +1,13 @@
 //! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
 
+mod bodies;
 mod keys;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,14 +17,15 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use hyper::body::Incoming;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
 use crate::telemetry::Metrics;
+use crate::wire::Inbound;
 
 /// What the operators' door is told.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub struct Settings {
     pub token: Option<String>,
     /// What `/readyz` asks.
     pub ready: Ready,
+    /// How many connections it may have.
+    pub connections: usize,
 }
 
 impl std::fmt::Debug for Settings {
@@ -42,6 +47,7 @@ impl std::fmt::Debug for Settings {
             .field("listen", &self.listen)
             .field("token", &token)
             .field("ready", &self.ready)
+            .field("connections", &self.connections)
             .finish()
     }
 }
@@ -80,17 +86,22 @@ pub struct Admin {
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
+    /// Calls whose bodies may be read at once.
+    bodies: Semaphore,
 }
 
 impl Admin {
-    /// A door over the given parts. `rules` gives the rules as they are now; a gateway that is `leaving` is not ready.
+    /// A door over the given parts. `rules` gives the rules as they are now; a gateway that is `leaving` is not ready. A
+    /// quarter of its `connections` may be sending a body.
     pub fn new(
         rules: impl Fn() -> Arc<Rules> + Send + Sync + 'static,
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
         leaving: CancellationToken,
+        connections: usize,
     ) -> Self {
-        Self { rules: Box::new(rules), arbiter, metrics, leaving }
+        let bodies = Semaphore::new(connections.div_ceil(4));
+        Self { rules: Box::new(rules), arbiter, metrics, leaving, bodies }
     }
 
     /// The door's paths.
@@ -99,6 +110,7 @@ impl Admin {
         let api = Router::new()
             .route("/api/v1/keys/{id}", get(keys::show))
             .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
+            .layer(middleware::from_fn_with_state(Arc::clone(&admin), bodies::read))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), authorize));
         Router::new()
             .route("/metrics", get(metrics))
@@ -109,9 +121,13 @@ impl Admin {
     }
 }
 
-/// Answers one request of the operators' listener.
-pub async fn handle(router: Router, request: Request<Incoming>) -> Response {
-    let answer: Result<Response, Infallible> = router.oneshot(request.map(Body::new)).await;
+/// Answers one request of the operators' listener, whose body may take this long.
+pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
+    let request = request.map(|mut body| {
+        body.within(body_timeout);
+        Body::new(body)
+    });
+    let answer: Result<Response, Infallible> = router.oneshot(request).await;
     answer.unwrap_or_else(|never| match never {})
 }
 

@@ -9,7 +9,12 @@ use crate::{admin, server, store, upstream};
 /// The settings that differ and that a gateway reads at its start only, by name.
 pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     // Whole structures are compared, but for what can change: a setting that is not thought of here is a fixed one.
-    let server = server::Settings { drain: old.server.drain, front: old.server.front.clone(), ..new.server.clone() };
+    let server = server::Settings {
+        drain: old.server.drain,
+        front: old.server.front.clone(),
+        limits: old.server.limits,
+        ..new.server.clone()
+    };
     let admin = admin::Settings { token: old.admin.token.clone(), ready: old.admin.ready, ..new.admin.clone() };
     let filter = store::filter::Settings { lifetime: old.filter.lifetime, ..new.filter };
     let (workers, shared) = (server.workers != old.server.workers, server.listen_shared != old.server.listen_shared);

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use hyper::body::Incoming;
 
 use super::systemd::{Pulse, Service, watch_over};
 use super::{LAST_WRITES, Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
-use crate::server::{self, Closing, Connections, Doorway, Listener};
+use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
 use crate::store::Store;
 use crate::tls::Watch;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
@@ -24,8 +23,6 @@ const TEND: Duration = Duration::from_secs(5);
 const WITHDRAW: Duration = Duration::from_millis(250);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
-/// Operators' connections at once.
-const CONNECTIONS: usize = 256;
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
 const REST: u32 = 9;
 
@@ -59,19 +56,28 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
 
 async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: Listener) {
     let (live, metrics) = (Arc::clone(&parts.live), Arc::clone(&parts.arbiter.metrics));
-    let rules = move || Arc::clone(&live.now().rules);
-    let router = Admin::new(rules, arbiter, metrics, parts.closing.announced.clone()).router();
-    let doorway = Arc::new(Doorway {
-        front: Arc::default(),
-        connections: Connections::default(),
-        most: CONNECTIONS,
-        header_timeout: parts.live.now().settings.gateway.limits.header_timeout,
-        turned_away: Bytes::new(),
-        linger: Duration::ZERO,
-        closing: Closing { announced: parts.end.clone(), begun: parts.end.clone() },
-    });
-    let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);
-    if let Err(error) = server::serve(listener, || Arc::clone(&doorway), handle).await {
+    let most = live.now().settings.admin.connections;
+    let (ruling, announced) = (Arc::clone(&live), parts.closing.announced.clone());
+    let router = Admin::new(move || Arc::clone(&ruling.now().rules), arbiter, metrics, announced, most).router();
+    let (connections, end) = (Connections::default(), parts.end.clone());
+    let doorway = || {
+        let limits = Limits { connections: most, ..live.now().doorway.limits };
+        Arc::new(Doorway {
+            front: Arc::default(),
+            connections: connections.clone(),
+            limits,
+            turned_away: Bytes::new(),
+            too_slow: live.now().doorway.too_slow.clone(),
+            metrics: Arc::clone(&parts.arbiter.metrics),
+            linger: Duration::ZERO,
+            closing: Closing { announced: end.clone(), begun: end.clone() },
+        })
+    };
+    let timing = Arc::clone(&live);
+    let handle = move |request: Request<Inbound>, _: Arc<Client>| {
+        admin::handle(router.clone(), request, timing.now().settings.gateway.limits.body_timeout)
+    };
+    if let Err(error) = server::serve(listener, doorway, handle).await {
         tracing::error!(%error, "operators' listener lost");
     }
 }

@@ -89,9 +89,10 @@ impl State {
         let doorway = Doorway {
             front,
             connections,
-            most: settings.gateway.limits.connections,
-            header_timeout: settings.gateway.limits.header_timeout,
+            limits: settings.server.limits,
             turned_away,
+            too_slow: gateway::too_slow(types),
+            metrics: Arc::clone(gateway.metrics()),
             // Where a stop has little time, what is under way needs it more.
             linger: LINGER.min(settings.server.drain.timeout / 2),
             closing,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::Request;
-use hyper::body::Incoming;
 
 use super::state::Live;
 use super::systemd::Pulse;
@@ -13,7 +12,7 @@ use crate::arbiter::Arbiter;
 use crate::gateway::Gateway;
 use crate::server::{self, Listener};
 use crate::store::Store;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
 
 /// The worker's door, under the configuration in force.
 struct Door {
@@ -74,7 +73,7 @@ pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, liste
 
 async fn serve(parts: &Parts, door: &Arc<Door>, listener: Listener) {
     let door = Arc::clone(door);
-    let handle = move |request: Request<Incoming>, client: Arc<Client>| {
+    let handle = move |request: Request<Inbound>, client: Arc<Client>| {
         let gateway = door.now();
         async move { gateway.handle(request, &client).await }
     };

@@ -18,7 +18,8 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
     let routes = routes::compile(file, report);
-    let server = server(file, report);
+    let limits = file.limits.value().and_then(|section| limits::compile(section, report));
+    let server = server(file, limits.map(|limits| limits.server), report);
     let admin = file.admin.value().and_then(|section| admin(section, report));
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
@@ -35,7 +36,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         upstreams: upstreams?,
         gateway: gateway::Settings {
             routes,
-            limits: limits::compile(file.limits.value()?)?,
+            limits: limits?.gateway,
             trusted_proxies: values(file.trusted_proxies.value()?)?,
             problem_types: problem_types?,
         },
@@ -45,7 +46,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     })
 }
 
-fn server(file: &File, report: &mut Report) -> Option<server::Settings> {
+fn server(file: &File, limits: Option<server::Limits>, report: &mut Report) -> Option<server::Settings> {
     let front = front::compile(&file.tls, &file.http2, &file.proxy_protocol, report);
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(server::Settings {
@@ -54,6 +55,7 @@ fn server(file: &File, report: &mut Report) -> Option<server::Settings> {
         workers: file.workers.either(|workers| workers.value.0, cores)?,
         drain: server::Drain { delay: file.drain_delay.value()?.0, timeout: file.drain_timeout.value()?.0 },
         front: front?,
+        limits: limits?,
     })
 }
 
@@ -102,6 +104,7 @@ fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
         listen: section.listen.value()?.0,
         token: section.token.value().filter(|token| !token.is_empty()).cloned(),
         ready: *section.ready.value()?,
+        connections: section.connections.value()?.0,
     })
 }
 

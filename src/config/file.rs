@@ -68,6 +68,8 @@ section! {
         token: String = Default("\"\""),
         /// What /readyz asks: whether the store can take a reservation, or only whether the process serves.
         ready: admin::Ready = Default("store"),
+        /// Operators' connections at once; a quarter of them may be sending a body.
+        connections: Count<8, 10_000> = Default("256"),
     }
     later { "tls", "console", "users" }
 }

@@ -9,7 +9,9 @@ use super::define::{choice, one_of, section};
 use super::finding::{Place, Report};
 use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::tree::Node;
-use super::values::{DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text};
+use super::values::{
+    Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text,
+};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use crate::{gateway, keys};
 
@@ -22,6 +24,8 @@ section! {
         r#match: Match = Required("write `match: { methods: [POST], path: \"/orders\" }`"),
         /// The upstream that its requests go to, by name.
         upstream: Name = Required("name one of `upstreams`"),
+        /// How many of its requests may be under way at once (default: as many as `limits.in_flight`).
+        concurrency: Count<1, 1_000_000> = Optional,
         /// How duplicates are stopped; absent: a plain proxied route.
         idempotency: Idempotency = Optional,
     }

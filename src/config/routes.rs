@@ -37,6 +37,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
     unused_upstreams(&list.value, upstreams, report);
+    unreached_bounds(&list.value, file, report);
     let places = list.value.iter().map(|field| field.at().map(|at| &at.place));
     reach::warn(
         &routes.iter().zip(places).filter_map(|(route, place)| route.as_ref().zip(place)).collect::<Vec<_>>(),
@@ -64,6 +65,7 @@ fn route(
         path: matching.path.value()?.clone(),
         hosts: values(matching.hosts.value()?)?.into_iter().map(|host| host.0).collect(),
         upstream: upstream?,
+        concurrency: route.concurrency.either(|most| Some(most.value.0), || None)?,
         guard: guard?,
     })
 }
@@ -110,6 +112,16 @@ fn shared_namespaces(routes: &[Field<Route>], report: &mut Report) {
                 );
             }
             _ => drop(seen.insert(namespace, &name.0)),
+        }
+    }
+}
+
+/// A route's own bound says nothing above the bound of all.
+fn unreached_bounds(routes: &[Field<Route>], file: &File, report: &mut Report) {
+    let Some(all) = file.limits.value().and_then(|limits| limits.in_flight.value()) else { return };
+    for most in routes.iter().filter_map(|field| field.value()?.concurrency.at()) {
+        if most.value.0 > all.0 {
+            report.warn(&most.place, format!("is above `limits.in_flight` ({}), which is reached first", all.0));
         }
     }
 }

@@ -109,6 +109,7 @@ fn admin(page: &mut Page, settings: &admin::Settings) {
         admin::Ready::Process => "process",
     };
     page.put("ready", ready);
+    page.put("connections", settings.connections);
 }
 
 fn store(page: &mut Page, settings: &store::Settings) {
@@ -137,13 +138,21 @@ fn masked(url: &str) -> String {
 }
 
 fn limits(page: &mut Page, settings: &Settings) {
-    let limits = &settings.gateway.limits;
-    page.put("connections", limits.connections);
-    page.put("in_flight", limits.in_flight);
-    page.put("waiters", limits.waiters);
-    page.put("buffered_bodies", size(limits.buffered_bodies));
-    page.put("header_timeout", span_text(limits.header_timeout));
-    page.put("body_timeout", span_text(limits.body_timeout));
+    let (server, gateway) = (&settings.server.limits, &settings.gateway.limits);
+    page.put("connections", server.connections);
+    page.put("in_flight", gateway.in_flight);
+    page.put("waiters", gateway.waiters);
+    page.put("buffered_bodies", size(gateway.buffered_bodies));
+    page.put("target", size(server.target));
+    page.put("header_bytes", size(server.header_bytes));
+    page.put("headers", server.headers);
+    page.put("header_timeout", span_text(server.header_timeout));
+    page.put("keep_alive_timeout", span_text(server.keep_alive_timeout));
+    page.put("connection_age", span_text(server.connection_age));
+    page.put("body_idle_timeout", span_text(server.body_idle_timeout));
+    page.put("body_timeout", span_text(gateway.body_timeout));
+    page.put("upload_timeout", span_text(gateway.upload_timeout));
+    page.put("send_timeout", span_text(server.send_timeout));
 }
 
 fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
@@ -183,6 +192,15 @@ fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
     }
     page.put("response_timeout", span_text(settings.response_timeout));
     page.put("attempt_timeout", span_text(settings.attempt_timeout));
+    for (name, limit) in [
+        ("first_byte_timeout", settings.first_byte_timeout),
+        ("answer_idle_timeout", settings.answer_idle_timeout),
+        ("total_timeout", settings.total_timeout),
+    ] {
+        if let Some(limit) = limit {
+            page.put(name, span_text(limit));
+        }
+    }
 }
 
 /// Names of files; what is in them is nobody's to see here.
@@ -220,6 +238,9 @@ fn show_route(page: &mut Page, route: &Route, upstreams: &[upstream::Settings]) 
     });
     if let Some(upstream) = upstreams.get(route.upstream) {
         page.put("upstream", quoted(&upstream.name));
+    }
+    if let Some(most) = route.concurrency {
+        page.put("concurrency", most);
     }
     if let Some(guard) = &route.guard {
         page.section("idempotency", |page| show_guard(page, guard));

@@ -46,6 +46,12 @@ section! {
         response_timeout: Span<10, HOUR> = Default("30s"),
         /// How long an attempt may take at most.
         attempt_timeout: Span<10, DAY> = Default("5m"),
+        /// How long the upstream may be silent between the end of a request and the head of its answer (default: no limit of its own).
+        first_byte_timeout: Span<10, DAY> = Optional,
+        /// How long it may be silent within an answer (default: no limit of its own).
+        answer_idle_timeout: Span<10, DAY> = Optional,
+        /// How long an exchange on a plain route may take in all (default: no limit, so that streams can stay open).
+        total_timeout: Span<10, DAY> = Optional,
     }
     later { "retries" }
 }
@@ -126,6 +132,12 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         );
         report.fault(place, message);
     }
+    if let (Some(first), Some(attempt)) = (section.first_byte_timeout.at(), section.attempt_timeout.at())
+        && first.value.0 > attempt.value.0
+    {
+        let message = format!("is above `attempt_timeout` ({}): it would never pass", span_text(attempt.value.0));
+        report.fault(&first.place, message);
+    }
     let servers = section.servers.at().and_then(|servers| self::servers(servers, report));
     let protocol = *section.protocol.value()?;
     let tls = tls(section, servers.as_ref().map(|servers| servers.secure), protocol, report);
@@ -144,6 +156,9 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         max_connections: section.max_connections.value()?.0,
         response_timeout: section.response_timeout.value()?.0,
         attempt_timeout: section.attempt_timeout.value()?.0,
+        first_byte_timeout: section.first_byte_timeout.either(|span| Some(span.value.0), || None)?,
+        answer_idle_timeout: section.answer_idle_timeout.either(|span| Some(span.value.0), || None)?,
+        total_timeout: section.total_timeout.either(|span| Some(span.value.0), || None)?,
         host: *section.host.value()?,
         protocol,
         tls: tls.ok()?,

@@ -12,16 +12,16 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Body, Gathered, Piece};
-use super::limits::{Budget, Hold};
+use super::body::{Body, Gathered, Piece, count};
+use super::limits::{Budget, Hold, Slot};
 use super::marks;
 use super::problem::Problem;
 use super::settings::Guard;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
-use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics};
-use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
+use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
+use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -42,8 +42,10 @@ pub(super) struct Attempt {
     /// When the gateway stops and has no time left.
     pub give_up: CancellationToken,
     pub client: oneshot::Sender<Delivery>,
-    /// What the attempt holds of the gateway's limits while it runs.
-    pub holds: [Hold; 2],
+    /// What the attempt holds of the gateway's limits while it runs: its place,
+    pub slot: Slot,
+    /// and its request's body.
+    pub body: Hold,
 }
 
 /// What the client gets.
@@ -59,8 +61,8 @@ enum Exchange {
     NotSent { why: String, shortage: bool },
     /// The upstream may have acted.
     Broken(String),
-    /// `attempt_timeout` has passed.
-    TimedOut,
+    /// A limit of time has passed: the attempt's own, or the one for the first byte.
+    TimedOut(Timeout),
     /// The gateway stops and has no time left.
     Abandoned,
 }
@@ -85,11 +87,12 @@ impl Attempt {
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
             answered: &|took| self.upstream_metrics.answered(took),
+            metrics: &self.metrics,
         };
         let ended = if self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut,
+                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
                 never = keep_alive(&mut self.permit) => match never {},
             }
@@ -97,7 +100,7 @@ impl Attempt {
             Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
         };
         // The request is over; its outcome may have to wait for a store that is away.
-        drop(self.holds);
+        drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
         conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
@@ -110,7 +113,8 @@ impl Exchange {
         match self {
             Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
             Self::NotSent { why, .. } | Self::Broken(why) => why,
-            Self::TimedOut => "no answer within attempt_timeout",
+            Self::TimedOut(Timeout::FirstByte) => "no answer within first_byte_timeout",
+            Self::TimedOut(_) => "no answer within attempt_timeout",
             Self::Abandoned => "the gateway stopped before the answer",
         }
     }
@@ -120,9 +124,12 @@ impl Exchange {
         let (answered, failed) = match self {
             Self::Whole { head, .. } => (true, head.status.is_server_error()),
             Self::Streamed { head, .. } => (true, head.status >= 500),
-            Self::Broken(_) | Self::TimedOut | Self::Abandoned => (false, true),
+            Self::Broken(_) | Self::TimedOut(_) | Self::Abandoned => (false, true),
             Self::NotSent { .. } => (false, false),
         };
+        if let Self::TimedOut(kind) = self {
+            metrics.timed_out(*kind);
+        }
         if failed {
             route.executed_but_failed();
         }
@@ -184,6 +191,7 @@ struct Wire<'a> {
     client_until: Instant,
     buffers: &'a Budget,
     answered: &'a (dyn Fn(Duration) + Sync),
+    metrics: &'a Metrics,
 }
 
 impl Wire<'_> {
@@ -194,23 +202,26 @@ impl Wire<'_> {
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
             Err(Failure::NotSent(why)) => {
+                if why.reason == Reason::Timeout {
+                    self.metrics.timed_out(Timeout::UpstreamConnect);
+                }
                 return Exchange::NotSent { why: why.to_string(), shortage: why.reason.is_shortage() };
             }
             Err(Failure::Unknown(why)) => return Exchange::Broken(why),
+            Err(Failure::Late) => return Exchange::TimedOut(Timeout::FirstByte),
         };
         headers::inbound(&mut head.headers);
         let length = body.size_hint().exact();
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::of(&body.size_hint());
         let mut hold = self.buffers.hold();
         while let Some(frame) = body.frame().await {
             let bytes = match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(_trailers)) => continue,
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             };
-            let fits = gathered.len() + bytes.len() <= self.limit && hold.grow(bytes.len());
             gathered.push(bytes);
-            if !fits {
+            if gathered.len() > self.limit || !hold.cover(gathered.held()) {
                 return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
             }
         }
@@ -238,10 +249,15 @@ impl Wire<'_> {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => self.pass(&mut tail, bytes).await,
                 Ok(Err(_trailers)) => {}
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             }
         }
         Exchange::Streamed { head: kept, tail }
+    }
+
+    fn broken(&self, error: &BodyError) -> Exchange {
+        count(error, self.metrics);
+        Exchange::Broken(error.to_string())
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
@@ -275,7 +291,7 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
     match exchange {
         Exchange::NotSent { .. } => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
-        Exchange::TimedOut => Ending::Unknown(Cause::TimedOut),
+        Exchange::TimedOut(_) => Ending::Unknown(Cause::TimedOut),
         Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
         Exchange::Streamed { head, .. } => Ending::Answered {
             judgement: guard.policy.outcomes.judge(head.status, head.retry_after),
@@ -329,7 +345,7 @@ fn deliver(
             Some(Err(Problem::UpstreamUnreachable { shortage, in_doubt: !not_executed }))
         }
         Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
-        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
+        Exchange::TimedOut(_) | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
     }
 }
 

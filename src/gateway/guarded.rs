@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, request};
-use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
 use super::attempt::Attempt;
@@ -20,8 +19,9 @@ use crate::clock::Clock;
 use crate::keys::{self, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::Verdict;
+use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
+use crate::wire::Inbound;
 
 /// First and longest pause between two looks at an attempt that runs in another gateway.
 const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
@@ -38,7 +38,7 @@ impl Gateway {
         guarded: &Guarded,
         routed: &Routed<'_>,
         head: request::Parts,
-        body: Incoming,
+        body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
@@ -54,7 +54,7 @@ impl Gateway {
         let timeout = self.shared.settings.limits.body_timeout;
         let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
             Ok(read) => read,
-            Err(Unread { begun, rest, problem }) if shadow && problem != Problem::BodyAborted => {
+            Err(Unread { begun, rest, problem }) if shadow && !matches!(problem, Problem::BodyAborted { .. }) => {
                 let body = Outgoing::Resumed { begun, rest };
                 return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
             }
@@ -124,9 +124,12 @@ impl Gateway {
         permit: Permit,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
-        let Some(slot) = self.shared.slots.take(1) else {
-            self.free(permit).await;
-            return Err(Problem::Overloaded("requests under way"));
+        let slot = match self.shared.slots.take(routed.index) {
+            Ok(slot) => slot,
+            Err(what) => {
+                self.free(permit).await;
+                return Err(Problem::Overloaded(what));
+            }
         };
         tally.if_left(Verdict::Executed);
         let enforced = guarded.guard.mode == Mode::Enforce;
@@ -143,7 +146,8 @@ impl Gateway {
             marked: enforced,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
-            holds: [slot, read.hold],
+            slot,
+            body: read.hold,
             permit,
         };
         self.arbiter.shared().tasks.spawn(attempt.run());
@@ -151,7 +155,10 @@ impl Gateway {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => Err(Problem::UpstreamFailed { guarded: enforced }),
-            Err(_elapsed) => Err(Problem::UpstreamTimeout { guarded: enforced }),
+            Err(_elapsed) => {
+                self.shared.metrics.timed_out(Timeout::Response);
+                Err(Problem::UpstreamTimeout { guarded: enforced })
+            }
         }
     }
 

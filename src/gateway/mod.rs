@@ -17,7 +17,7 @@ mod target;
 
 pub use body::{Body, BoxError};
 pub use pattern::{Pattern, PatternError};
-pub use problem::{Problem, not_encrypted, turned_away};
+pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::Routes;
 pub use settings::{Guard, Limits, Mode, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
 pub use target::{Target, is_forwarded};
@@ -25,14 +25,13 @@ pub use target::{Target, is_forwarded};
 use std::sync::Arc;
 
 use http::{Request, Response, request};
-use hyper::body::Incoming;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::Hop;
 use crate::upstream::{Fleet, Outgoing, Upstream, headers};
-use crate::wire::Client;
-use limits::Budget;
+use crate::wire::{Client, Inbound};
+use limits::{Budget, Slots};
 use tally::Tally;
 
 /// What the gateways of all workers share, as one configuration has it.
@@ -44,7 +43,7 @@ pub struct Shared {
     guards: Vec<Option<Guarded>>,
     route_metrics: Vec<Arc<RouteMetrics>>,
     /// Requests that may be on their way to an upstream.
-    slots: Budget,
+    slots: Slots,
     /// Bytes of bodies that may be buffered.
     buffers: Budget,
     metrics: Arc<Metrics>,
@@ -66,6 +65,8 @@ pub struct Gateway {
 
 /// A request that has found its route.
 struct Routed<'a> {
+    /// The route's place in the configuration.
+    index: usize,
     route: &'a Route,
     metrics: &'a Arc<RouteMetrics>,
     target: Target,
@@ -78,7 +79,7 @@ type Answer = (Response<Body>, Verdict);
 impl Shared {
     /// What these settings say, ready for use.
     pub fn new(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>) -> Self {
-        let slots = Budget::new(settings.limits.in_flight);
+        let slots = Slots::new(settings.limits.in_flight, concurrency(&settings.routes));
         let buffers = Budget::new(settings.limits.buffered_bodies);
         Self::over(settings, fleets, metrics, slots, buffers)
     }
@@ -86,19 +87,13 @@ impl Shared {
     /// What takes this one's place. Requests under way go on under the old settings, and count for the new limits.
     #[must_use]
     pub fn succeeded_by(&self, settings: Settings, fleets: Vec<Arc<Fleet>>) -> Self {
-        let (slots, buffers) = (self.slots.clone(), self.buffers.clone());
-        slots.resize(settings.limits.in_flight);
+        let slots = self.slots.succeeded_by(settings.limits.in_flight, concurrency(&settings.routes));
+        let buffers = self.buffers.clone();
         buffers.resize(settings.limits.buffered_bodies);
         Self::over(settings, fleets, Arc::clone(&self.metrics), slots, buffers)
     }
 
-    fn over(
-        settings: Settings,
-        fleets: Vec<Arc<Fleet>>,
-        metrics: Arc<Metrics>,
-        slots: Budget,
-        buffers: Budget,
-    ) -> Self {
+    fn over(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>, slots: Slots, buffers: Budget) -> Self {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
         let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
@@ -128,6 +123,11 @@ impl Shared {
             guarded.as_ref().map(|guarded| (route.name.as_str(), &*guarded.guard, &guarded.terms))
         })
     }
+}
+
+/// How many requests may be under way on each route, by its name.
+fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> {
+    routes.iter().map(|route| (route.name.as_str(), route.concurrency))
 }
 
 impl Guarded {
@@ -162,7 +162,7 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
+    pub async fn handle(&self, request: Request<Inbound>, client: &Client) -> Response<Body> {
         let mut tally = Tally::new(self.shared.metrics.no_route());
         let (response, verdict) = match self.answer(request, client, &mut tally).await {
             Ok(answer) => answer,
@@ -178,13 +178,13 @@ impl Gateway {
         response
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
+    async fn answer(&self, request: Request<Inbound>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
         let (head, body) = request.into_parts();
         let target = Target::of(&head)?;
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
         tally.routed(metrics);
-        let routed = Routed { route: &self.shared.settings.routes[index], metrics, target, client };
+        let routed = Routed { index, route: &self.shared.settings.routes[index], metrics, target, client };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,

@@ -34,10 +34,18 @@ pub enum Problem {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// The request's head did not come in time. Only a listener says this, to a client that has no request yet.
+    HeaderTimeout,
     /// The request's body did not come in time.
-    BodyTimeout,
+    BodyTimeout {
+        /// Whether what there is of it may have reached the upstream.
+        forwarded: bool,
+    },
     /// The request's body ended before it was whole.
-    BodyAborted,
+    BodyAborted {
+        /// The same.
+        forwarded: bool,
+    },
     /// An attempt of the operation is running.
     InFlight(StatusCode),
     /// The operation is done, and the route says so instead of repeating the answer.
@@ -129,8 +137,11 @@ impl Problem {
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
             }
-            Self::BodyTimeout => row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted),
-            Self::BodyAborted => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
+            Self::HeaderTimeout => row(S::REQUEST_TIMEOUT, "header-timeout", "Head too slow", SameKey, V::BadRequest),
+            Self::BodyTimeout { .. } => {
+                row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
+            }
+            Self::BodyAborted { .. } => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight(status) => row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight),
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
             Self::AlreadyExecuted { .. } => {
@@ -174,8 +185,9 @@ impl Problem {
             }
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
-            Self::BodyTimeout => "The body did not arrive in time. Nothing was forwarded.".to_owned(),
-            Self::BodyAborted => "The body ended before it was complete. Nothing was forwarded.".to_owned(),
+            Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
+            Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
+            Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),
             Self::InFlight(_) => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
@@ -230,7 +242,10 @@ impl Problem {
                     headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
                 }
             }
-            Self::UpstreamTimeout { .. } | Self::UpstreamFailed { .. } => {
+            Self::UpstreamTimeout { .. }
+            | Self::UpstreamFailed { .. }
+            | Self::BodyTimeout { forwarded: true }
+            | Self::BodyAborted { forwarded: true } => {
                 headers.insert(marks::OUTCOME, marks::UNKNOWN);
             }
             Self::NoRoute
@@ -241,15 +256,22 @@ impl Problem {
             | Self::ScopeMissing(_)
             | Self::KeyReused
             | Self::BodyTooLarge { .. }
-            | Self::BodyTimeout
-            | Self::BodyAborted
+            | Self::HeaderTimeout
+            | Self::BodyTimeout { forwarded: false }
+            | Self::BodyAborted { forwarded: false }
             | Self::OutcomeUnknown
             | Self::RecordUnreadable => {}
         }
     }
 
     fn is_unguarded(&self) -> bool {
-        matches!(self, Self::UpstreamTimeout { guarded: false } | Self::UpstreamFailed { guarded: false })
+        matches!(
+            self,
+            Self::UpstreamTimeout { guarded: false }
+                | Self::UpstreamFailed { guarded: false }
+                | Self::BodyTimeout { forwarded: true }
+                | Self::BodyAborted { forwarded: true }
+        )
     }
 
     /// How the request counts.
@@ -311,9 +333,19 @@ impl Problem {
     }
 }
 
+/// What became of a body that came to no end.
+fn rest(forwarded: bool) -> &'static str {
+    if forwarded { "What came of it was forwarded as it came." } else { "Nothing was forwarded." }
+}
+
 /// The whole answer to a connection over the limit.
 pub fn turned_away(types: &str) -> Bytes {
     Problem::Overloaded("connections").raw(types)
+}
+
+/// The same for a client whose head does not come.
+pub fn too_slow(types: &str) -> Bytes {
+    Problem::HeaderTimeout.raw(types)
 }
 
 /// The whole answer to plain HTTP where TLS is spoken.

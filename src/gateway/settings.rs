@@ -34,6 +34,8 @@ pub struct Route {
     pub hosts: Vec<String>,
     /// Which upstream, by its place in the list of upstreams.
     pub upstream: usize,
+    /// How many of its requests may be under way at once; none: as many as of all routes.
+    pub concurrency: Option<usize>,
     /// How duplicates are stopped; none: a plain proxied route.
     pub guard: Option<Guard>,
 }
@@ -106,16 +108,14 @@ pub enum Mode {
 /// What may be held at once, over all workers of this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections.
-    pub connections: usize,
     /// Requests on their way to an upstream.
     pub in_flight: usize,
     /// Duplicates that wait for a running attempt.
     pub waiters: usize,
     /// Bytes of buffered request and response bodies.
     pub buffered_bodies: usize,
-    /// How long a request's head may take, in full; also the idle limit of a kept-alive connection.
-    pub header_timeout: Duration,
     /// How long a guarded request's body may take, in full.
     pub body_timeout: Duration,
+    /// How long the body of a request on a plain route may take, in full.
+    pub upload_timeout: Duration,
 }

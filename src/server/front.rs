@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::ahead::Ahead;
 use super::{FAREWELL, http2, proxy_header};
-use crate::telemetry::{Handshake, Metrics};
+use crate::telemetry::{Handshake, Metrics, Timeout};
 use crate::tls;
 use crate::wire::{Certificate, Network};
 
@@ -70,6 +70,8 @@ pub struct Tls {
 pub(super) enum Failure {
     #[error("too slow")]
     Slow,
+    #[error("nothing came")]
+    Idle,
     #[error("what came is no TLS")]
     NotTls,
     #[error(transparent)]
@@ -141,6 +143,9 @@ impl Front {
             && !failure.is_leave()
         {
             metrics.handshake_failed(step);
+            if matches!((step, failure), (Handshake::Tls, Failure::Slow)) {
+                metrics.timed_out(Timeout::TlsHandshake);
+            }
         }
         done
     }

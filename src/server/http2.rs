@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{COOKIE, HOST};
-use http::{HeaderMap, HeaderValue, Request, Response, request};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, request};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -19,7 +19,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::Doorway;
-use crate::wire::Client;
+use super::answer::Answer;
+use super::pace::Pace;
+use crate::telemetry::Timeout;
+use crate::wire::{Client, Inbound, Watch};
 
 /// How much of an answer waits for a client that does not read, in bytes, for each of its requests.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -59,7 +62,7 @@ pub(super) async fn serve<IO, H, F, B>(
 ) -> hyper::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -67,18 +70,26 @@ where
     let client = Arc::new(client);
     let (streams, traffic) = watch::channel(Traffic::default());
     let streams = Arc::new(streams);
+    let watch = Arc::new(Watch::new(Version::HTTP_2));
+    doorway.connections.watch(&watch);
     let service = service_fn(|request: Request<Incoming>| {
+        let turn = watch.begin();
         let mut stream = Stream::open(&streams);
         let (mut head, body) = request.into_parts();
         in_words_of_http1(&mut head);
+        let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
         let answer = handle(Request::from_parts(head, body), Arc::clone(&client));
         async move {
             let answer = answer.await;
             stream.answered = true;
-            Ok::<_, Infallible>(answer.map(|body| Counted { body, rest: Bytes::new(), _stream: stream }))
+            Ok::<_, Infallible>(answer.map(|body| {
+                let body = Answer::new(body, turn);
+                Counted { body, rest: Bytes::new(), _stream: stream }
+            }))
         }
     });
-    let connection = builder(settings).serve_connection(TokioIo::new(io), service);
+    let paced = Pace::new(io, Arc::clone(&watch), doorway);
+    let connection = builder(settings).serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
@@ -86,8 +97,9 @@ where
             tracing::debug!(peer = %client.peer, "connection closed: too many requests were taken back");
             return Ok(());
         }
-        () = idle(traffic.clone(), doorway.header_timeout) => {}
+        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => {}
         () = doorway.closing.begun.cancelled() => {}
+        () = tokio::time::sleep(doorway.limits.connection_age) => doorway.metrics.timed_out(Timeout::ConnectionAge),
     }
     connection.as_mut().graceful_shutdown();
     // A client that does not react, or is in the middle of a request's head, would hold it for ever.

@@ -1,33 +1,37 @@
 //! Listeners and connections: accepting, driving, and letting go in order. It does not know what is served.
 
 mod ahead;
+mod answer;
 mod connection;
 mod front;
 mod http1;
 pub mod http2;
 mod listen;
+mod pace;
+mod places;
 mod proxy_header;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};
 pub use listen::{Listener, bind};
 use listen::{pass_over_newcomers, waiting};
+pub use places::Connections;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::wire::Client;
+use crate::telemetry::Metrics;
+use crate::wire::{Client, Inbound};
+use places::Place;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Settings {
     pub drain: Drain,
     /// What client connections go through before their first request.
     pub front: FrontSettings,
+    /// What one client's connection may cost.
+    pub limits: Limits,
 }
 
 /// How a stop goes.
@@ -57,43 +63,30 @@ pub struct Drain {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection over the limit is kept for its answer.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Connections over the limit that are being told so, at once; any more are closed without a word.
-const FAREWELLS: usize = 256;
-
 /// The longest that a listener which closes waits for connections that have begun to be made.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(250);
 
-/// Connections that are open, over all workers.
-#[derive(Debug, Clone, Default)]
-pub struct Connections {
-    open: Arc<AtomicUsize>,
-    leaving: Arc<AtomicUsize>,
-}
-
-/// One open connection.
-struct Open(Arc<AtomicUsize>);
-
-impl Connections {
-    fn open(&self, most: usize) -> Option<Open> {
-        Open::below(most, &self.open)
-    }
-
-    fn leave(&self) -> Option<Open> {
-        Open::below(FAREWELLS, &self.leaving)
-    }
-}
-
-impl Open {
-    fn below(most: usize, count: &Arc<AtomicUsize>) -> Option<Self> {
-        let open = Self(Arc::clone(count));
-        (count.fetch_add(1, Ordering::Relaxed) < most).then_some(open)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// What one client's connection may cost, and how long it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that may be open at once, over all workers.
+    pub connections: usize,
+    /// The longest request target, in bytes.
+    pub target: usize,
+    /// The longest head of a request, in bytes.
+    pub header_bytes: usize,
+    /// The most header fields of a request.
+    pub headers: usize,
+    /// How long a request's head may take, from its first byte to its end.
+    pub header_timeout: Duration,
+    /// How long a connection may rest between two requests.
+    pub keep_alive_timeout: Duration,
+    /// How long a client may be silent within a request's body.
+    pub body_idle_timeout: Duration,
+    /// How long a client may take nothing of its answer.
+    pub send_timeout: Duration,
+    /// How old a connection may be and still take a further request.
+    pub connection_age: Duration,
 }
 
 /// How far a stop has come. Clones see the same.
@@ -111,12 +104,14 @@ pub struct Doorway {
     pub front: Arc<Front>,
     /// The connections that are open.
     pub connections: Connections,
-    /// How many may be.
-    pub most: usize,
-    /// How long a request's head may take; also the idle limit of a kept-alive connection.
-    pub header_timeout: Duration,
+    /// What each of them may cost, and how many there may be.
+    pub limits: Limits,
     /// What a connection over the limit is told, without being read: a whole HTTP answer, or nothing.
     pub turned_away: Bytes,
+    /// What a client is told whose head did not come in time: the same.
+    pub too_slow: Bytes,
+    /// Where it is counted who took too long.
+    pub metrics: Arc<Metrics>,
     /// How long a connection without a request stays when the doorway has closed.
     pub linger: Duration,
     /// Whether it closes.
@@ -131,7 +126,7 @@ pub struct Doorway {
 pub async fn serve<D, H, F, B>(listener: Listener, doorway: D, handle: H) -> io::Result<()>
 where
     D: Fn() -> Arc<Doorway>,
-    H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -176,14 +171,14 @@ async fn accept(listener: &TcpListener, take: impl Fn(TcpStream, SocketAddr)) {
 /// Serves a connection in a task of its own, if it may be open.
 fn admit<H, F, B>(open: &TaskTracker, stream: TcpStream, peer: SocketAddr, doorway: Arc<Doorway>, handle: H)
 where
-    H: Fn(Request<Incoming>, Arc<Client>) -> F + Send + Sync + 'static,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match doorway.connections.open(doorway.most) {
+    match doorway.connections.take(doorway.limits.connections) {
         None => {
-            if let Some(place) = doorway.connections.leave() {
+            if let Some(place) = doorway.connections.farewell() {
                 open.spawn(turn_away(stream, doorway.turned_away.clone(), place));
             }
         }
@@ -197,7 +192,7 @@ where
 }
 
 /// Says so and closes. Best effort: a client that has sent much already may see a reset instead.
-async fn turn_away(mut stream: TcpStream, words: Bytes, place: Open) {
+async fn turn_away(mut stream: TcpStream, words: Bytes, place: Place) {
     tracing::debug!("connection turned away: limit reached");
     let farewell = async {
         stream.write_all(&words).await?;
@@ -206,20 +201,4 @@ async fn turn_away(mut stream: TcpStream, words: Bytes, place: Open) {
     // Whether it was heard changes nothing here.
     let _ = tokio::time::timeout(FAREWELL, farewell).await;
     drop(place);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_given_back() {
-        let connections = Connections::default();
-        let first = connections.open(1);
-        assert!(first.is_some());
-        assert!(connections.open(1).is_none());
-        assert!(connections.open(2).is_some());
-        drop(first);
-        assert!(connections.open(1).is_some());
-    }
 }

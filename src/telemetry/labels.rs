@@ -138,6 +138,38 @@ labels! {
 }
 
 labels! {
+    /// A limit of time that was reached.
+    Timeout {
+        /// A client's TLS handshake.
+        TlsHandshake => "tls_handshake",
+        /// A request's head.
+        Header => "header",
+        /// The next byte of a request's body.
+        BodyIdle => "body_idle",
+        /// A request's whole body.
+        BodyTotal => "body_total",
+        /// The next request of a kept-alive connection.
+        KeepAlive => "keep_alive",
+        /// The life of a client's connection.
+        ConnectionAge => "connection_age",
+        /// A client's taking of its answer.
+        ClientWrite => "client_write",
+        /// A connection to an upstream.
+        UpstreamConnect => "upstream_connect",
+        /// The head of an upstream's answer.
+        FirstByte => "first_byte",
+        /// The next byte of an upstream's answer.
+        UpstreamIdle => "upstream_idle",
+        /// What a client waits.
+        Response => "response",
+        /// An attempt.
+        Attempt => "attempt",
+        /// A whole exchange on a plain route.
+        Total => "total",
+    }
+}
+
+labels! {
     /// What the Bloom filter said.
     FilterAnswer {
         /// Surely not seen by this gateway.

@@ -1,12 +1,13 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Verdict};
+use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 
@@ -25,6 +26,7 @@ pub struct Metrics {
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
+    timeouts: Vec<IntCounter>,
     filter_false_positives: IntCounter,
     filter_fill_ratio: Gauge,
     handshakes_failed: Vec<IntCounter>,
@@ -81,6 +83,7 @@ impl Metrics {
         let handshakes = counter_vec(&registry, "handshakes_failed_total", early, &["step"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
         let reloads = counter_vec(&registry, "reloads_total", "Readings of a changed configuration.", &["result"])?;
+        let timeouts = counter_vec(&registry, "timeouts_total", "Limits of time that were reached.", &["kind"])?;
         Ok(Self {
             no_route: Arc::new(families.route(NO_ROUTE)),
             families,
@@ -93,6 +96,7 @@ impl Metrics {
                 &registry,
                 IntGauge::new("tls_reload_failed", "1 while the certificate files as they are cannot be used."),
             )?,
+            timeouts: Timeout::ALL.iter().map(|kind| timeouts.with_label_values(&[kind.label()])).collect(),
             filter_false_positives: register(
                 &registry,
                 IntCounter::new("filter_false_positives_total", "Operations called perhaps seen that were new."),
@@ -144,6 +148,11 @@ impl Metrics {
         if failed {
             self.store_errors[op as usize].inc();
         }
+    }
+
+    /// A limit of time was reached.
+    pub fn timed_out(&self, kind: Timeout) {
+        self.timeouts[kind as usize].inc();
     }
 
     /// The filter was asked.
@@ -208,6 +217,12 @@ impl Metrics {
             tracing::error!(%error, "metrics cannot be written");
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sends one request, at most once. Which answers count, and what a failure means, is decided above.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
@@ -15,6 +16,7 @@ use super::resolve::SystemResolver;
 use super::run::Choice;
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
 use crate::clock::Clock;
+use crate::wire::Upload;
 
 /// One worker's way to an API, with its own connections.
 #[derive(Debug)]
@@ -57,10 +59,11 @@ impl Upstream {
         while let Some(mut run) = choice.next(place.as_ref()) {
             let pool = Arc::clone(run.pool(self.worker));
             self.address(&mut request, &pool);
-            match through(&pool, request).await {
+            match through(&pool, request, self.settings()).await {
                 Ok(answer) => {
                     run.answered();
-                    return Ok(answer.map(|body| body.during(run)));
+                    let idle = self.settings().answer_idle_timeout;
+                    return Ok(answer.map(|body| body.patient(idle).during(run)));
                 }
                 Err(tried) => {
                     run.failed();
@@ -84,18 +87,27 @@ impl Upstream {
 }
 
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
-async fn through(pool: &Arc<Pool>, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+async fn through(
+    pool: &Arc<Pool>,
+    mut request: Request<Outgoing>,
+    settings: &Settings,
+) -> Result<Response<Incoming>, Tried> {
     if let Some(shared) = &pool.shared {
-        return shared.send(request).await;
+        let upload = request.body().upload();
+        return tokio::select! {
+            biased;
+            answer = shared.send(request) => answer,
+            () = silence(upload, settings.first_byte_timeout) => Err(Tried::Failed(Failure::Late)),
+        };
     }
     if let Some(idle) = pool.take() {
-        match exchange(pool, idle, request).await {
+        match exchange(pool, idle, request, settings).await {
             Err(Tried::Returned(unsent, _)) => request = *unsent,
             done => return done,
         }
     }
     match pool.connect().await {
-        Ok(connection) => exchange(pool, connection, request).await,
+        Ok(connection) => exchange(pool, connection, request, settings).await,
         Err(why) => {
             tracing::warn!(%why, "no connection to an upstream");
             Err(Tried::Returned(Box::new(request), why))
@@ -107,13 +119,28 @@ async fn exchange(
     pool: &Arc<Pool>,
     mut connection: Connection,
     request: Request<Outgoing>,
+    settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
-    let answer = connection.send(request).await.map_err(|error| judge(error, connection.line()))?;
+    let upload = request.body().upload();
+    let answer = tokio::select! {
+        biased;
+        answer = connection.send(request) => answer.map_err(|error| judge(error, connection.line()))?,
+        () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
+    };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
     Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))))
+}
+
+/// Until an upstream that has its request has said nothing for too long.
+async fn silence(upload: Option<Upload>, limit: Option<Duration>) {
+    match (limit, upload) {
+        (None, _) => std::future::pending().await,
+        (Some(limit), None) => tokio::time::sleep(limit).await,
+        (Some(limit), Some(upload)) => upload.overdue(limit).await,
+    }
 }
 
 /// The request as it is sent to a server: target in origin form, byte for byte, and a body that is framed.

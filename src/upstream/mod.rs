@@ -61,6 +61,12 @@ pub struct Settings {
     pub response_timeout: Duration,
     /// How long an attempt may take at most.
     pub attempt_timeout: Duration,
+    /// How long the upstream may be silent between the end of a request and the head of its answer.
+    pub first_byte_timeout: Option<Duration>,
+    /// How long it may be silent within an answer.
+    pub answer_idle_timeout: Option<Duration>,
+    /// How long an exchange on a plain route may take in all.
+    pub total_timeout: Option<Duration>,
     /// Which `Host` the upstream sees.
     pub host: Host,
     /// What is spoken to the servers.

@@ -9,6 +9,7 @@ use rustls::AlertDescription;
 
 use super::Outgoing;
 use super::wire::Line;
+use crate::wire::Lapse;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,9 @@ pub enum Failure {
     /// The upstream may have acted on the request.
     #[error("{0}")]
     Unknown(String),
+    /// The same: it was silent for `first_byte_timeout`.
+    #[error("no answer within first_byte_timeout")]
+    Late,
 }
 
 /// A request that was not sent, and why.
@@ -64,12 +68,30 @@ impl Reason {
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer broke off: {0}")]
-pub struct BodyError(String);
+pub enum BodyError {
+    /// The upstream broke it off.
+    #[error("the answer broke off: {0}")]
+    Broken(String),
+    /// The upstream was silent for `answer_idle_timeout`.
+    #[error("the answer stopped short: no byte within answer_idle_timeout")]
+    Idle,
+    /// The exchange has taken as long as it may.
+    #[error("the answer was cut off after total_timeout")]
+    Overtime,
+}
 
 impl BodyError {
     pub(super) fn new(error: &(dyn Error + 'static)) -> Self {
-        Self(in_words(error))
+        Self::Broken(in_words(error))
+    }
+}
+
+impl From<Lapse> for BodyError {
+    fn from(lapse: Lapse) -> Self {
+        match lapse {
+            Lapse::Idle => Self::Idle,
+            Lapse::Total => Self::Overtime,
+        }
     }
 }
 

@@ -1,4 +1,14 @@
-//! Connections as the doors see them: who is at the other end, and how they came.
+//! Connections as the doors see them: who is at the other end, how they came, what they are doing, how long a body takes.
+
+mod inbound;
+mod patience;
+mod upload;
+mod watch;
+
+pub use inbound::{Inbound, InboundError};
+pub use patience::{Alarm, Lapse, Patience};
+pub use upload::{Fault, Upload};
+pub use watch::{Phase, Turn, Watch};
 
 mod certificate;
 mod network;

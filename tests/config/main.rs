@@ -80,7 +80,7 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
     assert_eq!(server.drain, Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) });
     assert_eq!(admin.listen, Some("127.0.0.1:9900".parse().unwrap()));
-    assert_eq!((admin.token, admin.ready), (None, admin::Ready::Store));
+    assert_eq!((admin.token, admin.ready, admin.connections), (None, admin::Ready::Store, 256));
     assert!(matches!(store.kind, store::Kind::Embedded { path } if path.as_os_str() == "./oncegate-data"));
     assert_eq!(store.command_timeout, Duration::from_millis(500));
     assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
@@ -91,9 +91,14 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
     assert!(gateway.trusted_proxies.is_empty());
     let limits = gateway.limits;
-    assert_eq!((limits.connections, limits.in_flight, limits.waiters), (10_000, 4_096, 10_000));
-    assert_eq!(limits.buffered_bodies, 256 << 20);
-    assert_eq!((limits.header_timeout, limits.body_timeout), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert_eq!((limits.in_flight, limits.waiters, limits.buffered_bodies), (4_096, 10_000, 256 << 20));
+    assert_eq!((limits.body_timeout, limits.upload_timeout), (Duration::from_secs(30), Duration::from_hours(1)));
+    let limits = server.limits;
+    assert_eq!((limits.connections, limits.headers), (10_000, 100));
+    assert_eq!((limits.target, limits.header_bytes), (8 << 10, 64 << 10));
+    assert_eq!((limits.header_timeout, limits.keep_alive_timeout), (Duration::from_secs(30), Duration::from_secs(75)));
+    assert_eq!((limits.body_idle_timeout, limits.send_timeout), (Duration::from_secs(30), Duration::from_mins(1)));
+    assert_eq!(limits.connection_age, Duration::from_hours(1));
     let orders = &upstreams[0];
     assert_eq!(orders.servers, [upstream::Server { host: "127.0.0.1".to_owned(), port: 9001 }]);
     assert_eq!((orders.name.as_str(), orders.host), ("orders", upstream::Host::Preserve));
@@ -103,6 +108,8 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!((orders.idle_connections, orders.max_connections), (128, 0));
     assert_eq!((orders.connection_age, orders.resolve_interval), (Duration::from_hours(1), Duration::from_secs(30)));
     assert_eq!((orders.response_timeout, orders.attempt_timeout), (Duration::from_secs(30), Duration::from_mins(5)));
+    assert_eq!((orders.first_byte_timeout, orders.answer_idle_timeout, orders.total_timeout), (None, None, None));
+    assert_eq!(gateway.routes[0].concurrency, None);
 }
 
 #[test]
@@ -387,10 +394,37 @@ fn settings_are_checked_against_each_other() {
         "`response_timeout` (30s)",
     );
     refused(
+        &with_upstream("first_byte_timeout: 6m"),
+        "2:69 upstreams.orders.first_byte_timeout",
+        "above `attempt_timeout` (5m)",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ target: 16KiB, header_bytes: 16KiB }}\n"),
+        "10:19 limits.target",
+        "below `header_bytes`",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ header_bytes: 8KiB }}\n"),
+        "10:25 limits.header_bytes",
+        "below `header_bytes` (8KiB)",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ body_idle_timeout: 61m }}\n"),
+        "10:30 limits.body_idle_timeout",
+        "between 100ms and 1h",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ body_idle_timeout: 2m, upload_timeout: 1m }}\n"),
+        "10:30 limits.body_idle_timeout",
+        "(1m): it would never pass",
+    );
+    refused(
         &with_upstream("response_timeout: 5s, attempt_timeout: 15s"),
         "8:7 routes[0].idempotency.lease",
         "must be below the upstream's `attempt_timeout` (15s)",
     );
+    let bound = LEAST.replace("    upstream: orders\n", "    upstream: orders\n    concurrency: 5000\n");
+    assert!(warnings(&bound).iter().any(|it| it.contains("above `limits.in_flight` (4096)")), "{:?}", warnings(&bound));
     refused_guard("doubt_retention: 23h", "10:24 routes[0].idempotency.doubt_retention", "below `retention` (1d)");
     refused_guard(
         "request_body_limit: 257MiB",

@@ -244,7 +244,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     let gate = Gate::new();
     let hold = gate.clone();
     let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "booked").after(&hold));
-    let gateway = gateway(&upstream, "limits: { header_timeout: 300ms }");
+    let gateway = gateway(&upstream, "limits: { header_timeout: 300ms, keep_alive_timeout: 300ms }");
     let client = Multiplexed::plain(gateway.address);
     let running = client.begin(order("k", "x"));
     let mut idle = Raw::open(gateway.address);

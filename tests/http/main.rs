@@ -22,6 +22,8 @@ mod main_job;
 mod modes;
 mod paths;
 mod servers;
+mod slow;
+mod timeouts;
 
 use gateway::Gateway;
 use upstream::ScriptedUpstream;

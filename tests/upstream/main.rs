@@ -42,6 +42,9 @@ fn settings(servers: &[SocketAddr]) -> Settings {
         max_connections: 0,
         response_timeout: Duration::from_secs(30),
         attempt_timeout: Duration::from_mins(1),
+        first_byte_timeout: None,
+        answer_idle_timeout: None,
+        total_timeout: None,
         host: Host::Preserve,
         protocol: Protocol::Http1,
         tls: None,
@@ -206,7 +209,7 @@ async fn streaming(pieces: &'static [&'static [u8]]) -> (ScriptedUpstream, Outgo
     tokio::spawn(driver);
     let answer = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap();
     assert_eq!(answer.body().size_hint().exact(), None);
-    (source, Outgoing::Streaming(answer.into_body()))
+    (source, Outgoing::Streaming(answer.into_body().into()))
 }
 
 #[tokio::test]

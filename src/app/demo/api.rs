@@ -14,9 +14,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::admin;
-use crate::server::{self, Closing, Connections, Doorway};
+use crate::server::{self, Closing, Connections, Doorway, Limits};
+use crate::telemetry::Metrics;
 
 type Orders = Arc<Mutex<Vec<Value>>>;
+
+/// How long a client may take with anything.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The running API.
 pub(super) struct Api {
@@ -45,15 +49,33 @@ pub(super) fn start() -> io::Result<Api> {
     let doorway = Arc::new(Doorway {
         front: Arc::default(),
         connections: Connections::default(),
-        most: 1024,
-        header_timeout: Duration::from_secs(30),
+        limits: limits(),
         turned_away: Bytes::new(),
+        too_slow: Bytes::new(),
+        metrics: Arc::new(Metrics::new().map_err(io::Error::other)?),
         linger: Duration::ZERO,
         closing: Closing::default(),
     });
     let doorway = move || Arc::clone(&doorway);
-    tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));
+    let handle = move |request, _| admin::handle(router.clone(), request, PATIENCE);
+    tokio::spawn(server::serve(listener, doorway, handle));
     Ok(Api { address, orders })
+}
+
+/// Room enough for a demo.
+fn limits() -> Limits {
+    let while_it_lasts = Duration::from_hours(1);
+    Limits {
+        connections: 1024,
+        target: 8 * 1024,
+        header_bytes: 64 * 1024,
+        headers: 100,
+        header_timeout: PATIENCE,
+        keep_alive_timeout: while_it_lasts,
+        body_idle_timeout: PATIENCE,
+        send_timeout: PATIENCE,
+        connection_age: while_it_lasts,
+    }
 }
 
 /// Takes an order. `delay_ms` in it makes the answer slow, after the order was taken.
