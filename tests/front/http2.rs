@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::authority::{Authority, Issued};
 use crate::client::{Call, connect};
-use crate::frames::{DATA, PREFACE, RESET, Raw, WINDOW_UPDATE};
+use crate::frames::{DATA, PREFACE, RESET, Raw, SETTINGS, WINDOW_UPDATE};
 use crate::gateway::wait_until;
 use crate::multiplexed::{Multiplexed, order, request};
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
@@ -202,6 +202,11 @@ fn a_drain_says_goodbye_and_answers_what_is_under_way() {
     let mut silent = Raw::open(gateway.address);
     let mut torn = Raw::open(gateway.address);
     torn.send(&Raw::torn_head(1));
+    // Its own settings, and that it has heard the client's: now there is somebody to say goodbye to.
+    for connection in [&mut silent, &mut torn] {
+        connection.wait_for(SETTINGS, 0);
+        connection.wait_for(SETTINGS, 0);
+    }
     gateway.signal("TERM");
     silent.wait_for_goaway();
     gate.open();
