@@ -12,6 +12,7 @@ mod upstream;
 mod certificates;
 mod end_to_end;
 mod frames;
+mod gate;
 mod goodbyes;
 mod http2_server;
 mod shared;
