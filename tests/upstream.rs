@@ -7,6 +7,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,9 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use oncegate::upstream::{BodyError, Failure, Host, Incoming, Outgoing, Reason, Server, Settings, Upstream};
+use oncegate::upstream::{
+    BodyError, Failure, Host, Incoming, Outgoing, Reason, Server, Settings, Upstream, on_interim,
+};
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -215,6 +218,30 @@ async fn interim_answers_are_not_the_answer() {
     assert_eq!(answer.status(), 201);
     assert!(!answer.headers().contains_key("link"));
     assert_eq!(body(answer).await.unwrap(), "made");
+}
+
+#[tokio::test]
+async fn interim_answers_are_told_while_somebody_listens() {
+    let server = ScriptedUpstream::start(|_| {
+        Reply::raw(
+            *b"HTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 9\r\n\r\n\
+            HTTP/1.1 199 Odd\r\nX-Name: M\xfcller\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )
+    });
+    let client = client(&[&server]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for listens in [true, false] {
+        let (mut order, heard) = (order(), Arc::clone(&told));
+        let listening = on_interim(&mut order, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
+        let listening = Some(listening).filter(|_| listens);
+        assert_eq!(client.send(order).await.unwrap().status(), 200);
+        drop(listening);
+    }
+    let expected = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n\
+        HTTP/1.1 199 Interim\r\nx-name: M\xfcller\r\n\r\n";
+    assert_eq!(told.lock().unwrap().as_slice(), expected, "once: the second time nobody listened");
 }
 
 #[tokio::test]

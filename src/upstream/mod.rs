@@ -3,6 +3,7 @@
 mod body;
 mod client;
 pub mod headers;
+mod interim;
 mod outcome;
 mod pool;
 mod wire;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use body::{Incoming, Outgoing};
 pub use client::Upstream;
+pub use interim::{Listening, on_interim};
 pub use outcome::{BodyError, Failure, NotSent, Reason};
 
 /// An API behind the gateway.

@@ -60,12 +60,12 @@ impl Pool {
 
     /// The idle connection that was used last, unless it has been idle for too long.
     ///
-    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One whose
-    /// answer overtook its request is passed over for good.
+    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One that
+    /// is spent is passed over for good.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
         let mut idle = self.idle();
-        idle.retain(|idle| !idle.connection.line.is_crossed());
+        idle.retain(|idle| !idle.connection.line.is_spent());
         let newest = idle.iter().rposition(|idle| self.fresh(idle, now) && idle.connection.sender.is_ready())?;
         idle.remove(newest).map(|idle| idle.connection)
     }
@@ -108,7 +108,7 @@ impl Pool {
             .await
             .map_err(|error| self.not_sent(Reason::Connect, error))?;
         tokio::spawn(async move {
-            if let Err(error) = driver.await {
+            if let Err(error) = driver.with_upgrades().await {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });

@@ -29,6 +29,8 @@ pub(super) struct Line {
     heard: AtomicBool,
     /// Something was written after that.
     crossed: AtomicBool,
+    /// The server takes nothing more, and yet may have answered.
+    deaf: AtomicBool,
 }
 
 impl Line {
@@ -41,10 +43,12 @@ impl Line {
         self.crossed.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the server began to answer before it had the whole request. Such a server may take what came later for
-    /// another request and answer that too: on this connection, nobody's next answer can be trusted.
-    pub(super) fn is_crossed(&self) -> bool {
-        self.crossed.load(Ordering::Relaxed)
+    /// Whether this connection can carry no further request.
+    ///
+    /// A server that began to answer before it had the whole request may take what came later for another request and
+    /// answer that too: nobody's next answer can be trusted. And what was written to a deaf one is lost.
+    pub(super) fn is_spent(&self) -> bool {
+        self.crossed.load(Ordering::Relaxed) || self.deaf.load(Ordering::Relaxed)
     }
 
     fn hear(&self) {
@@ -58,22 +62,42 @@ impl Line {
         self.state.compare_exchange(CLEAN, SEALED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Runs a write, marked as begun before the first byte can leave, so that no byte slips past a seal.
-    fn write(&self, write: impl FnOnce() -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Runs a write of `length` bytes, marked as begun before the first byte can leave, so that no byte slips past a
+    /// seal.
+    ///
+    /// A server may answer an upload early and close. hyper gives up at the failed write, and with it the answer that
+    /// waits to be read. So in the middle of a request a deaf server is not told: what is left of the request goes
+    /// nowhere, and the reading side finds the answer, or the end.
+    fn write(&self, length: usize, write: impl FnOnce() -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let first = match self.state.compare_exchange(CLEAN, TOUCHED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(SEALED) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             Err(_) => false,
         };
-        let written = write();
-        if self.heard.load(Ordering::Relaxed) && matches!(written, Poll::Ready(Ok(1..))) {
-            self.crossed.store(true, Ordering::Relaxed);
+        if !first && self.deaf.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(length));
         }
-        if first && !matches!(written, Poll::Ready(Ok(1..))) {
-            self.state.store(CLEAN, Ordering::Release);
+        let written = write();
+        match &written {
+            Poll::Ready(Ok(1..)) => {
+                if self.heard.load(Ordering::Relaxed) {
+                    self.crossed.store(true, Ordering::Relaxed);
+                }
+            }
+            Poll::Ready(Err(error)) if !first && is_closed(error) => {
+                self.deaf.store(true, Ordering::Relaxed);
+                return Poll::Ready(Ok(length));
+            }
+            _ if first => self.state.store(CLEAN, Ordering::Release),
+            _ => {}
         }
         written
     }
+}
+
+/// Whether the other side takes nothing more: reading then ends by itself, with or without an answer.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// The socket. Only its first write of a request costs more than the bare socket would.
@@ -121,7 +145,7 @@ impl Read for Wire {
 impl Write for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.line.write(|| Pin::new(&mut this.io).poll_write(cx, buf))
+        this.line.write(buf.len(), || Pin::new(&mut this.io).poll_write(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -142,7 +166,8 @@ impl Write for Wire {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.line.write(|| Pin::new(&mut this.io).poll_write_vectored(cx, bufs))
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        this.line.write(length, || Pin::new(&mut this.io).poll_write_vectored(cx, bufs))
     }
 }
 
@@ -153,26 +178,26 @@ mod tests {
     #[test]
     fn an_answer_that_overtakes_its_request_is_noticed() {
         let line = Line::default();
-        let write = || drop(line.write(|| Poll::Ready(Ok(1))));
+        let write = || drop(line.write(9, || Poll::Ready(Ok(1))));
         line.begin(false);
         line.hear();
         write();
         write();
-        assert!(!line.is_crossed(), "what is read before the request is none of its answer");
+        assert!(!line.is_spent(), "what is read before the request is none of its answer");
         line.hear();
-        assert!(!line.is_crossed(), "an answer after the last byte is as it should be");
+        assert!(!line.is_spent(), "an answer after the last byte is as it should be");
         write();
-        assert!(line.is_crossed());
+        assert!(line.is_spent());
         line.begin(false);
-        assert!(!line.is_crossed());
+        assert!(!line.is_spent());
     }
 
     #[test]
     fn a_written_byte_cannot_be_sealed_away() {
         let line = Line::default();
-        assert!(matches!(line.write(|| Poll::Ready(Ok(1))), Poll::Ready(Ok(1))));
+        assert!(matches!(line.write(9, || Poll::Ready(Ok(1))), Poll::Ready(Ok(1))));
         assert!(!line.seal());
-        assert!(matches!(line.write(|| Poll::Ready(Ok(7))), Poll::Ready(Ok(7))));
+        assert!(matches!(line.write(9, || Poll::Ready(Ok(7))), Poll::Ready(Ok(7))));
     }
 
     #[test]
@@ -181,31 +206,49 @@ mod tests {
         for outcome in outcomes {
             let line = Line::default();
             let shown = format!("{outcome:?}");
-            drop(line.write(|| outcome));
+            drop(line.write(9, || outcome));
             assert!(line.seal(), "{shown}");
         }
     }
 
     #[test]
+    fn a_server_that_takes_nothing_more_is_heard_out() {
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
+            let line = Line::default();
+            assert!(line.write(9, || Poll::Ready(Ok(5))).is_ready());
+            assert!(!line.is_spent());
+            assert!(matches!(line.write(9, || Poll::Ready(Err(kind.into()))), Poll::Ready(Ok(9))));
+            let more = line.write(7, || panic!("the socket was asked to write"));
+            assert!(matches!(more, Poll::Ready(Ok(7))));
+            assert!(line.is_spent(), "no further request");
+            line.begin(true);
+            assert!(line.is_spent(), "whoever asks");
+        }
+    }
+
+    #[test]
     fn a_failed_write_after_a_good_one_proves_nothing() {
-        let line = Line::default();
-        assert!(line.write(|| Poll::Ready(Ok(5))).is_ready());
-        assert!(line.write(|| Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))).is_ready());
-        assert!(!line.seal());
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::TimedOut] {
+            let line = Line::default();
+            assert!(line.write(9, || Poll::Ready(Ok(5))).is_ready());
+            let failed = line.write(9, || Poll::Ready(Err(kind.into())));
+            assert_eq!(matches!(failed, Poll::Ready(Err(_))), kind == io::ErrorKind::TimedOut);
+            assert!(!line.seal());
+        }
     }
 
     #[test]
     fn a_sealed_line_writes_nothing_more() {
         let line = Line::default();
         assert!(line.seal());
-        let written = line.write(|| panic!("the socket was asked to write"));
+        let written = line.write(9, || panic!("the socket was asked to write"));
         assert!(matches!(written, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe));
     }
 
     #[test]
     fn nobody_can_seal_a_line_while_it_writes() {
         let line = Line::default();
-        let written = line.write(|| {
+        let written = line.write(9, || {
             assert!(!line.seal());
             Poll::Ready(Ok(3))
         });

@@ -117,7 +117,11 @@ pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
 
 /// Reads one answer: framed by its length, by chunks, or by the connection's end. A body cut short is an error.
 pub(crate) fn read_answer(stream: &mut TcpStream) -> std::io::Result<Answer> {
-    let mut bytes = Vec::new();
+    read_answer_after(stream, Vec::new())
+}
+
+/// The same, when the first bytes of it have been read.
+fn read_answer_after(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Answer> {
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break at;
@@ -129,8 +133,8 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> std::io::Result<Answer> {
     let status_line = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| bad(&status_line))?;
     let headers: Vec<_> = lines.filter_map(split_field).collect();
-    if status == 100 {
-        return read_answer(stream);
+    if matches!(status, 100 | 102..=199) {
+        return read_answer_after(stream, rest);
     }
     let mut answer = Answer { status, headers, body: Vec::new() };
     let length = answer.header("content-length").map(|length| length.parse::<usize>().expect("a length"));
