@@ -43,7 +43,7 @@ section! {
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "cors", "tls", "claims", "http2", "websocket", "reload", "tracing", "otlp" }
+    later { "tokens", "cors", "tls", "claims", "http2", "reload", "tracing", "otlp" }
 }
 
 section! {

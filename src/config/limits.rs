@@ -1,7 +1,7 @@
 //! What may be held at once, and how long a client may take: the section as written, and what it becomes.
 
 use super::define::section;
-use super::values::{Count, GIB, HOUR, KIB, Size, Span};
+use super::values::{Count, DAY, GIB, HOUR, KIB, Size, Span};
 use crate::gateway;
 
 section! {
@@ -19,6 +19,8 @@ section! {
         header_timeout: Span<100, HOUR> = Default("30s"),
         /// How long a guarded request's body may take.
         body_timeout: Span<100, HOUR> = Default("30s"),
+        /// How long a WebSocket may be silent in both directions.
+        websocket_idle_timeout: Span<100, DAY> = Default("5m"),
     }
     later {}
 }
@@ -32,5 +34,6 @@ pub(super) fn compile(section: &Limits) -> Option<gateway::Limits> {
         buffered_bodies: section.buffered_bodies.value()?.0,
         header_timeout: section.header_timeout.value()?.0,
         body_timeout: section.body_timeout.value()?.0,
+        websocket_idle_timeout: section.websocket_idle_timeout.value()?.0,
     })
 }

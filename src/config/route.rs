@@ -22,6 +22,8 @@ section! {
         r#match: Match = Required("write `match: { methods: [POST], path: \"/orders\" }`"),
         /// The upstream that its requests go to, by name.
         upstream: Name = Required("name one of `upstreams`"),
+        /// Whether a request may become a WebSocket; only on a plain route.
+        websocket: bool = Default("true"),
         /// How duplicates are stopped; absent: a plain proxied route.
         idempotency: Idempotency = Optional,
     }

@@ -50,6 +50,12 @@ fn route(
         Field::Broken => None,
         Field::Given(at) => guard::compile(route, at, &around, report).map(Some),
     };
+    if let (Field::Given(_), Some(websocket)) = (&route.idempotency, route.websocket.at())
+        && websocket.stated
+        && websocket.value
+    {
+        report.fault(&websocket.place, "a guarded route takes no WebSocket: give it a plain route of its own");
+    }
     let matching = route.r#match.value()?;
     Some(gateway::Route {
         name: route.name.value()?.0.clone(),
@@ -57,6 +63,7 @@ fn route(
         path: matching.path.value()?.clone(),
         hosts: values(matching.hosts.value()?)?.into_iter().map(|host| host.0).collect(),
         upstream: upstream?,
+        websocket: *route.websocket.value()?,
         guard: guard?,
     })
 }

@@ -94,6 +94,7 @@ fn limits(page: &mut Page, settings: &Settings) {
     page.put("buffered_bodies", size(limits.buffered_bodies));
     page.put("header_timeout", span_text(limits.header_timeout));
     page.put("body_timeout", span_text(limits.body_timeout));
+    page.put("websocket_idle_timeout", span_text(limits.websocket_idle_timeout));
 }
 
 fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
@@ -119,6 +120,9 @@ fn show_route(page: &mut Page, route: &Route, upstreams: &[upstream::Settings]) 
     });
     if let Some(upstream) = upstreams.get(route.upstream) {
         page.put("upstream", quoted(&upstream.name));
+    }
+    if route.guard.is_none() {
+        page.put("websocket", route.websocket);
     }
     if let Some(guard) = &route.guard {
         page.section("idempotency", |page| show_guard(page, guard));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
 use http::{Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -227,7 +227,7 @@ impl Wire<'_> {
     ) -> Exchange {
         let kept = Head::of(&head);
         let (tail, pieces) = mpsc::channel(PIPE);
-        let response = Response::from_parts(without_framing(head), Body::stream(pieces, length));
+        let response = Response::from_parts(head, Body::stream(pieces, length));
         let listening = pipe.take_if(|client| !client.is_closed());
         let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
         let mut tail = delivered.then_some(tail);
@@ -262,12 +262,6 @@ impl Head {
     }
 }
 
-fn without_framing(mut head: response::Parts) -> response::Parts {
-    head.headers.remove(CONTENT_LENGTH);
-    head.headers.remove(TRANSFER_ENCODING);
-    head
-}
-
 /// What the exchange means for the operation.
 fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
     match exchange {
@@ -282,7 +276,11 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
         },
         Exchange::Whole { head, body, .. } => {
             let status = head.status.as_u16();
-            let headers = headers::replayable(&head.headers, &guard.allow_headers);
+            let mut headers = headers::replayable(&head.headers, &guard.allow_headers);
+            // An answer to HEAD says the length of a body that it does not have, and so does its replay.
+            if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
+                headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
+            }
             Ending::Answered {
                 judgement: guard.policy.outcomes.judge(status, head.headers.contains_key(RETRY_AFTER)),
                 status,
@@ -302,7 +300,7 @@ fn deliver(
 ) -> Option<Delivery> {
     match exchange {
         Exchange::Whole { head, body, hold } => {
-            let mut response = Response::from_parts(without_framing(head), Body::held(body, hold));
+            let mut response = Response::from_parts(head, Body::held(body, hold));
             if marked {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);

@@ -6,6 +6,7 @@ mod duplicate;
 mod guarded;
 mod limits;
 mod marks;
+mod options;
 mod pattern;
 mod plain;
 mod problem;
@@ -14,6 +15,7 @@ mod routes;
 mod settings;
 mod tally;
 mod target;
+mod upgrade;
 
 pub use body::{Body, BoxError};
 pub use pattern::{Pattern, PatternError};
@@ -24,8 +26,10 @@ pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::{Request, Response, request};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, request};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
@@ -34,6 +38,7 @@ use crate::upstream::{Outgoing, Upstream, headers};
 use crate::wire::Client;
 use limits::Budget;
 use tally::Tally;
+use upgrade::Wish;
 
 /// What the gateways of all workers share.
 pub struct Shared {
@@ -111,8 +116,9 @@ impl Gateway {
 
     /// Answers one request, and counts it once.
     pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
+        let (method, version) = (request.method().clone(), request.version());
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
-        let (response, verdict) = match self.answer(request, client, &mut tally).await {
+        let (mut response, verdict) = match self.answer(request, client, &mut tally).await {
             Ok(answer) => answer,
             Err(problem) => {
                 let mut response = problem.response(&self.shared.settings.problem_types);
@@ -123,18 +129,31 @@ impl Gateway {
             }
         };
         tally.answered(verdict);
+        body::frame(&mut response, &method, version);
         response
     }
 
     async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let target = Target::of(&head)?;
+        let wish = Wish::of(&head, &body)?;
+        if let Some(response) = options::answer(&mut head, &target)? {
+            return Ok((response, Verdict::Answered));
+        }
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
         tally.routed(index);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], target, client };
+        let route = &self.shared.settings.routes[index];
+        if wish != Wish::WebSocket || !route.websocket {
+            head.extensions.remove::<OnUpgrade>();
+        }
+        let routed = Routed { index, route, target, client };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
-            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
+            Some(guarded) if wish == Wish::Nothing => self.guarded(guarded, &routed, head, body, tally).await,
+            Some(guarded) if guarded.guard.mode == Mode::Shadow => {
+                self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
+            }
+            Some(_) => Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned())),
         }
     }
 
@@ -151,7 +170,11 @@ impl Gateway {
             scheme: routed.client.scheme(),
             host: Some(&routed.target.authority),
         };
-        let fields = headers::outbound(&head.headers, &hop);
+        let mut fields = headers::outbound(&head.headers, &hop);
+        // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
+        if let Ok(host) = HeaderValue::from_str(&routed.target.authority) {
+            fields.insert(HOST, host);
+        }
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;
         request

@@ -1,11 +1,12 @@
 //! Requests that pass without a guard: streamed through in both directions, gone when the client leaves.
 
-use http::{Response, request};
+use http::{Response, StatusCode, request};
+use hyper::upgrade::OnUpgrade;
 
 use super::body::Body;
 use super::problem::Problem;
 use super::tally::Tally;
-use super::{Answer, Gateway, Routed};
+use super::{Answer, Gateway, Routed, upgrade};
 use crate::clock::Clock;
 use crate::telemetry::Verdict;
 use crate::upstream::{Failure, Outgoing, headers};
@@ -15,7 +16,7 @@ impl Gateway {
     pub(super) async fn pass(
         &self,
         routed: &Routed<'_>,
-        head: request::Parts,
+        mut head: request::Parts,
         body: Outgoing,
         verdict: Verdict,
         tally: &mut Tally,
@@ -23,7 +24,11 @@ impl Gateway {
         tally.if_left(verdict);
         let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
         let upstream = self.upstream(routed.route);
-        let request = self.outbound(routed, head, body);
+        let wish = head.extensions.remove::<OnUpgrade>();
+        let mut request = self.outbound(routed, head, body);
+        if wish.is_some() {
+            upgrade::set(request.headers_mut());
+        }
         let started = Clock::instant();
         let answer = tokio::time::timeout(upstream.settings().response_timeout, upstream.send(request)).await;
         self.shared.metrics.upstream_answered(routed.route.upstream, started.elapsed());
@@ -31,7 +36,14 @@ impl Gateway {
             Ok(Ok(response)) => {
                 let (mut head, body) = response.into_parts();
                 headers::inbound(&mut head.headers);
-                Ok((Response::from_parts(head, Body::upstream(body, slot)), verdict))
+                let body = match wish.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS) {
+                    Some(client) => {
+                        self.tunnel(client, &mut head, slot);
+                        Body::empty()
+                    }
+                    None => Body::upstream(body, slot),
+                };
+                Ok((Response::from_parts(head, body), verdict))
             }
             Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
             Ok(Err(Failure::Unknown(why))) => {

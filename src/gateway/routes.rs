@@ -78,6 +78,7 @@ mod tests {
             path: Pattern::parse(path).unwrap(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             upstream: 0,
+            websocket: true,
             guard: None,
         }
     }

@@ -33,6 +33,8 @@ pub struct Route {
     pub hosts: Vec<String>,
     /// Which upstream, by its place in the list of upstreams.
     pub upstream: usize,
+    /// Whether a request may become a WebSocket. A guard that acts takes none in any case.
+    pub websocket: bool,
     /// How duplicates are stopped; none: a plain proxied route.
     pub guard: Option<Guard>,
 }
@@ -117,6 +119,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a guarded request's body may take, in full.
     pub body_timeout: Duration,
+    /// How long a WebSocket may be silent in both directions.
+    pub websocket_idle_timeout: Duration,
 }
 
 /// A network in CIDR notation.

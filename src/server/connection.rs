@@ -39,7 +39,8 @@ where
         .header_read_timeout(doorway.header_timeout)
         .max_header_size(HEAD_LIMIT)
         .preserve_header_case(true)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -82,6 +82,11 @@ impl Incoming {
         incoming
     }
 
+    /// A body whose connection is somebody else's.
+    pub(super) fn bare(body: hyper::body::Incoming) -> Self {
+        Self { body, home: None }
+    }
+
     fn release(&mut self) {
         if let Some((pool, connection)) = self.home.take() {
             pool.put(connection);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
@@ -84,12 +84,18 @@ async fn exchange(
     mut connection: Connection,
     request: Request<Outgoing>,
 ) -> Result<Response<Incoming>, Tried> {
+    let asked = request.headers().get(UPGRADE).cloned();
     let answer = connection.send(request).await.map_err(|error| judge(error, connection.line()))?;
-    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool))));
+    }
+    let told = answer.headers().get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if asked.is_none_or(|asked| !asked.as_bytes().eq_ignore_ascii_case(told)) {
+        // This answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok(answer.map(|body| Incoming::new(body, connection, Arc::clone(pool))))
+    // The connection is the new protocol's, for whoever takes it out of the answer.
+    Ok(answer.map(Incoming::bare))
 }
 
 /// The request as HTTP/1.1 sends it to a server: target in origin form, byte for byte, and a body that is framed.

@@ -214,6 +214,17 @@ fn the_known_mistakes_are_refused_with_place_and_remedy() {
 }
 
 #[test]
+fn websockets_are_for_plain_routes() {
+    let with = |line: &str| LEAST.replace("    upstream:", &format!("    {line}\n    upstream:"));
+    refused(&with("websocket: true"), "6:16 routes[0].websocket", "a guarded route takes no WebSocket");
+    loaded(&with("websocket: false"));
+    let plain = LEAST.split("    idempotency:").next().unwrap();
+    for (line, passes) in [("", true), ("    websocket: false\n", false), ("    websocket: true\n", true)] {
+        assert_eq!(loaded(&format!("{plain}{line}")).settings.gateway.routes[0].websocket, passes, "{line}");
+    }
+}
+
+#[test]
 fn all_mistakes_come_at_once_in_the_order_of_the_file() {
     let text = LEAST
         .replace("routes:", "listen: here\nroutes:")

@@ -20,6 +20,12 @@ mod keys;
 mod main_job;
 mod modes;
 mod paths;
+mod raw;
+mod requests;
+mod streams;
+mod upgrades;
+
+use std::net::SocketAddr;
 
 use gateway::Gateway;
 use upstream::ScriptedUpstream;
@@ -27,6 +33,11 @@ use upstream::ScriptedUpstream;
 /// A configuration with one guarded route, `POST /orders` keyed by Idempotency-Key, and everything else plain.
 /// `guard` holds further lines of the route's `idempotency`, `top` further top-level lines.
 fn yaml(upstream: &ScriptedUpstream, guard: &str, top: &str) -> String {
+    yaml_to(upstream.address(), guard, top)
+}
+
+/// The same in front of whatever listens there.
+fn yaml_to(address: SocketAddr, guard: &str, top: &str) -> String {
     let indented = guard.lines().fold(String::new(), |all, line| all + "      " + line + "\n");
     let scope = if guard.contains("scope:") { "" } else { "      scope: none\n" };
     let key = if guard.contains("key:") { "" } else { "      key: [ { header: Idempotency-Key } ]\n" };
@@ -48,8 +59,7 @@ routes:
 {key}{scope}{indented}  - name: rest
     match: {{ path: \"/{{*rest}}\" }}
     upstream: orders
-",
-        address = upstream.address(),
+"
     )
 }
 

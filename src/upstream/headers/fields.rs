@@ -33,7 +33,7 @@ pub fn is_reserved(name: &HeaderName) -> bool {
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
-        || ["keep-alive", "proxy-connection", "proxy-authentication-info"].contains(&name.as_str())
+        || ["keep-alive", "proxy-connection", "proxy-authentication-info", "http2-settings"].contains(&name.as_str())
 }
 
 /// Whether the field asks for an interim answer before the body: the gateway gives that answer itself.

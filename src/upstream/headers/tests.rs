@@ -67,6 +67,7 @@ fn fields_of_this_hop_stay_behind() {
             ("te", b"trailers"),
             ("trailer", b"x-sum"),
             ("upgrade", b"h2c"),
+            ("http2-settings", b"AAMAAABk"),
             ("expect", b"100-Continue"),
             ("oncegate-operation", b"forged"),
             ("oncegate_attempt", b"forged"),
