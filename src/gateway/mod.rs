@@ -172,7 +172,10 @@ impl Gateway {
         };
         let mut fields = headers::outbound(&head.headers, &hop);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
-        if let Ok(host) = HeaderValue::from_str(&routed.target.authority) {
+        let authority = routed.target.authority.as_str();
+        if fields.get(HOST).is_none_or(|host| host != authority)
+            && let Ok(host) = HeaderValue::from_str(authority)
+        {
             fields.insert(HOST, host);
         }
         let mut request = Request::from_parts(head, body);

@@ -78,18 +78,16 @@ impl Line {
             return Poll::Ready(Ok(length));
         }
         let written = write();
-        match &written {
-            Poll::Ready(Ok(1..)) => {
-                if self.heard.load(Ordering::Relaxed) {
-                    self.crossed.store(true, Ordering::Relaxed);
-                }
-            }
-            Poll::Ready(Err(error)) if !first && is_closed(error) => {
-                self.deaf.store(true, Ordering::Relaxed);
-                return Poll::Ready(Ok(length));
-            }
-            _ if first => self.state.store(CLEAN, Ordering::Release),
-            _ => {}
+        let moved = matches!(written, Poll::Ready(Ok(1..)));
+        if moved && self.heard.load(Ordering::Relaxed) {
+            self.crossed.store(true, Ordering::Relaxed);
+        }
+        if first && !moved {
+            self.state.store(CLEAN, Ordering::Release);
+        }
+        if !first && matches!(&written, Poll::Ready(Err(error)) if is_closed(error)) {
+            self.deaf.store(true, Ordering::Relaxed);
+            return Poll::Ready(Ok(length));
         }
         written
     }

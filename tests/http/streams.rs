@@ -271,11 +271,11 @@ fn a_reset_in_the_middle_of_an_upload_is_no_answer() {
 #[test]
 fn each_event_arrives_before_the_next_is_sent() {
     let gates = [Gate::new(), Gate::new(), Gate::new()];
-    let held = gates.clone();
+    let doors = gates.clone();
     let upstream = ScriptedUpstream::start(move |_| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut reply = Reply::raw(head);
-        for (number, gate) in held.iter().enumerate() {
+        for (number, gate) in doors.iter().enumerate() {
             reply = reply.then_wait(gate).then_send(format!("9\r\ndata: {number}\n\n\r\n"));
         }
         reply.then_hang()
@@ -323,7 +323,7 @@ fn a_download_ends_at_the_upstream_when_its_client_leaves() {
     let mut client = connect(gateway.address).unwrap();
     client.write_all(&request("GET", "/large", "1.1", "")).unwrap();
     read_head(&mut client);
-    expect(&mut client, &[b'x'; 1 << 20]);
+    expect(&mut client, &vec![b'x'; 1 << 20]);
     drop(client);
     upstream.wait_for_closed(1);
 }

@@ -1,4 +1,4 @@
-//! Requests that want to become something else: WebSockets on plain routes, and what is not passed on.
+//! Requests that want to become something else: a WebSocket on a plain route passes, and what does not.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
