@@ -16,7 +16,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use oncegate::upstream::{
-    BodyError, Failure, Host, Incoming, Outgoing, Reason, Server, Settings, Upstream, on_interim,
+    BodyError, Failure, Host, Incoming, Listening, Outgoing, Reason, Server, Settings, Upstream, on_interim,
 };
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
@@ -234,7 +234,8 @@ async fn interim_answers_are_told_while_somebody_listens() {
     let told = Arc::new(Mutex::new(Vec::new()));
     for listens in [true, false] {
         let (mut order, heard) = (order(), Arc::clone(&told));
-        let listening = on_interim(&mut order, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
+        let listening = Listening::default();
+        on_interim(&mut order, &listening, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
         let listening = Some(listening).filter(|_| listens);
         assert_eq!(client.send(order).await.unwrap().status(), 200);
         drop(listening);

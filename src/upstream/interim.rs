@@ -9,22 +9,20 @@ use http::{HeaderMap, Request, StatusCode};
 use super::headers;
 
 /// As long as this is kept, interim answers are told.
-#[derive(Debug)]
-pub struct Listening(#[expect(dead_code, reason = "what counts is that it is there")] Arc<()>);
+#[derive(Debug, Default)]
+pub struct Listening(Arc<()>);
 
 /// Has `tell` get every interim answer to a request, as the bytes that an HTTP/1.1 client gets.
 ///
-/// An attempt may outlive its client, and a connection may have gone on to its next request: who is no longer in a
-/// position to hear an interim answer drops what it got here.
-pub fn on_interim<B>(request: &mut Request<B>, tell: impl Fn(Bytes) + Send + Sync + 'static) -> Listening {
-    let listening = Arc::new(());
-    let ear = Arc::downgrade(&listening);
+/// An attempt may outlive its client, and a connection may have gone on to its next request: who can do nothing with an
+/// interim answer any more stops listening.
+pub fn on_interim<B>(request: &mut Request<B>, listening: &Listening, tell: impl Fn(Bytes) + Send + Sync + 'static) {
+    let ear = Arc::downgrade(&listening.0);
     hyper::ext::on_informational(request, move |answer| {
         if answer.status() != StatusCode::CONTINUE && ear.strong_count() > 0 {
             tell(head(answer.status(), answer.headers().clone()));
         }
     });
-    Listening(listening)
 }
 
 fn head(status: StatusCode, mut fields: HeaderMap) -> Bytes {

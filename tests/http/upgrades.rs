@@ -143,7 +143,7 @@ fn a_silent_websocket_ends() {
 
 #[test]
 fn a_stop_waits_for_a_websocket_until_its_time_is_up() {
-    let mut gateway = Gateway::start(&crate::yaml_to(echo(), "", "drain_timeout: 500ms"));
+    let mut gateway = Gateway::start(&crate::yaml_to(echo(), "", "drain_timeout: 2s"));
     let mut client = upgraded(&gateway);
     gateway.signal("TERM");
     gateway.wait_for_log("stopping");
