@@ -24,7 +24,8 @@ pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::{Request, Response, request};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, request};
 use hyper::body::Incoming;
 
 use crate::arbiter::{Arbiter, Terms};
@@ -32,6 +33,7 @@ use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
 use crate::upstream::{Outgoing, Upstream, headers};
 use crate::wire::Client;
+use crate::wire::framing::Fault;
 use limits::Budget;
 use tally::Tally;
 
@@ -119,6 +121,10 @@ impl Gateway {
                 if let Some(operation) = tally.operation() {
                     marks::set_operation(response.headers_mut(), &operation);
                 }
+                if client.exchange.leaves_body() {
+                    // What is left of the body must not be taken for the next request.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 (response, problem.verdict())
             }
         };
@@ -127,7 +133,10 @@ impl Gateway {
     }
 
     async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        if let Some(fault) = head.extensions.remove::<Fault>() {
+            return Err(fault.into());
+        }
         let target = Target::of(&head)?;
         let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
         tally.routed(index);

@@ -1,7 +1,7 @@
 //! What a request is addressed to: the checks that come before any route is looked for.
 
 use bytes::Bytes;
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, request};
 
@@ -35,9 +35,6 @@ impl Target {
     pub fn of(head: &request::Parts) -> Result<Self, Problem> {
         if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
-        }
-        if !is_chunked_alone(&head.headers) {
-            return Err(Problem::BadRequest("The only transfer coding that is taken is `chunked`, once.".to_owned()));
         }
         let authority = authority(&head.uri, &head.headers)?;
         let Some(host) = host_of(&authority) else {
@@ -83,14 +80,6 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Result<String, Problem> {
         Some(_) | None if host.is_empty() => bad("The Host field is empty."),
         Some(_) | None => Ok(host.to_owned()),
     }
-}
-
-/// Whether the body comes as it is, or in chunks. Another coding would stay on the body while its name, which is this
-/// hop's matter, would not be passed on.
-fn is_chunked_alone(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let first = lines.next().is_none_or(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
-    first && lines.next().is_none()
 }
 
 /// The host in an authority; none when it is not one. To routes and servers `api.example.` is `api.example`.
