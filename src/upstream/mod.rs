@@ -5,6 +5,7 @@ mod client;
 pub mod headers;
 mod outcome;
 mod pool;
+mod strict;
 mod wire;
 
 use std::time::Duration;

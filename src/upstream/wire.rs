@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
+use super::strict::Strict;
+
 /// Nothing of the present request was written.
 const CLEAN: u8 = 0;
 /// A byte of it was written, or is being written now.
@@ -29,25 +31,47 @@ pub(super) struct Line {
     heard: AtomicBool,
     /// Something was written after that.
     crossed: AtomicBool,
+    /// The present request's answer has not begun; whether that request is HEAD.
+    unanswered: AtomicBool,
+    head: AtomicBool,
+    /// Something came that is no answer.
+    spoiled: AtomicBool,
 }
 
 impl Line {
     /// A new request begins. On a connection that lay idle, `probe` asks the socket itself whether the server has
-    /// closed it, before anything is written: the event loop may not have heard of it yet.
-    pub(super) fn begin(&self, probe: bool) {
+    /// closed it, before anything is written: the event loop may not have heard of it yet. `head` says that the request
+    /// is HEAD.
+    pub(super) fn begin(&self, probe: bool, head: bool) {
         self.state.store(CLEAN, Ordering::Release);
         self.probe.store(probe, Ordering::Release);
         self.heard.store(false, Ordering::Relaxed);
         self.crossed.store(false, Ordering::Relaxed);
+        self.head.store(head, Ordering::Relaxed);
+        self.unanswered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server began to answer before it had the whole request. Such a server may take what came later for
-    /// another request and answer that too: on this connection, nobody's next answer can be trusted.
-    pub(super) fn is_crossed(&self) -> bool {
-        self.crossed.load(Ordering::Relaxed)
+    /// Whether bytes that come now begin the answer to the present request, and then, whether that is HEAD. What comes
+    /// before a byte of the request was written answers nothing.
+    pub(super) fn await_answer(&self) -> Option<bool> {
+        let sent = self.state.load(Ordering::Relaxed) == TOUCHED;
+        (sent && self.unanswered.swap(false, Ordering::Relaxed)).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    fn hear(&self) {
+    /// The server said something that is no answer, or began to answer before it had the whole request. Such a server may
+    /// take what came later for another request and answer that too: on this connection, nobody's next answer can be
+    /// trusted.
+    pub(super) fn is_spoiled(&self) -> bool {
+        self.crossed.load(Ordering::Relaxed) || self.spoiled.load(Ordering::Relaxed)
+    }
+
+    /// Something came that is no answer, or none that can be read.
+    pub(super) fn spoil(&self) {
+        self.spoiled.store(true, Ordering::Relaxed);
+    }
+
+    /// Something was read.
+    pub(super) fn hear(&self) {
         if self.state.load(Ordering::Relaxed) == TOUCHED {
             self.heard.store(true, Ordering::Relaxed);
         }
@@ -78,18 +102,18 @@ impl Line {
 
 /// The socket. Only its first write of a request costs more than the bare socket would.
 pub(super) struct Wire {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Strict<TcpStream>>,
     line: Arc<Line>,
 }
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { io: TokioIo::new(stream), line }
+        Self { io: TokioIo::new(Strict::new(stream, Arc::clone(&line))), line }
     }
 
     /// Looks at the socket without the event loop: nothing to read is the only good answer on an idle connection.
     fn look(&self) -> Poll<io::Result<()>> {
-        match SockRef::from(self.io.inner()).peek(&mut [MaybeUninit::uninit()]) {
+        match SockRef::from(self.io.inner().stream()).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Poll::Ready(Ok(())),
             // Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
             Ok(_) => {
@@ -110,9 +134,6 @@ impl Read for Wire {
         // gives the request back unsent.
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
             return self.look();
-        }
-        if read.is_ready() {
-            self.line.hear();
         }
         read
     }
@@ -154,17 +175,17 @@ mod tests {
     fn an_answer_that_overtakes_its_request_is_noticed() {
         let line = Line::default();
         let write = || drop(line.write(|| Poll::Ready(Ok(1))));
-        line.begin(false);
+        line.begin(false, false);
         line.hear();
         write();
         write();
-        assert!(!line.is_crossed(), "what is read before the request is none of its answer");
+        assert!(!line.is_spoiled(), "what is read before the request is none of its answer");
         line.hear();
-        assert!(!line.is_crossed(), "an answer after the last byte is as it should be");
+        assert!(!line.is_spoiled(), "an answer after the last byte is as it should be");
         write();
-        assert!(line.is_crossed());
-        line.begin(false);
-        assert!(!line.is_crossed());
+        assert!(line.is_spoiled());
+        line.begin(false, false);
+        assert!(!line.is_spoiled());
     }
 
     #[test]
