@@ -22,6 +22,7 @@ use tower::ServiceExt;
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
 use crate::telemetry::Metrics;
+use crate::wire::framing::Fault;
 
 /// What the operators' door is told.
 #[derive(Clone)]
@@ -100,6 +101,9 @@ impl Admin {
 
 /// Answers one request of the operators' listener.
 pub async fn handle(router: Router, request: Request<Incoming>) -> Response {
+    if let Some(fault) = request.extensions().get::<Fault>() {
+        return (fault.kind.status(), format!("{fault}\n")).into_response();
+    }
     let answer: Result<Response, Infallible> = router.oneshot(request.map(Body::new)).await;
     answer.unwrap_or_else(|never| match never {})
 }

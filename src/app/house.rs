@@ -19,6 +19,7 @@ use crate::machine::NamespaceTag;
 use crate::server::{self, Connections, Doorway};
 use crate::store::Store;
 use crate::wire::Client;
+use crate::wire::framing::Limits;
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
@@ -56,6 +57,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
     let doorway = Doorway {
         connections: Connections::new(CONNECTIONS),
         header_timeout: parts.settings.gateway.limits.header_timeout,
+        heads: Limits::REQUEST,
         turned_away: Bytes::new(),
         stop: parts.stop.clone(),
     };

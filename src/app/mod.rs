@@ -25,6 +25,7 @@ use crate::server::{self, Connections, Doorway};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
 use crate::telemetry::{LinesLost, Metrics};
+use crate::wire::framing::Limits;
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -203,6 +204,7 @@ impl Parts {
         Doorway {
             connections: Connections::new(limits.connections),
             header_timeout: limits.header_timeout,
+            heads: Limits::REQUEST,
             turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
             stop: self.stop.clone(),
         }

@@ -53,12 +53,17 @@ impl Gateway {
         let timeout = self.shared.settings.limits.body_timeout;
         let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
             Ok(read) => read,
-            Err(Unread { begun, rest, problem }) if shadow && problem != Problem::BodyAborted => {
+            Err(Unread { problem: Problem::BodyAborted, .. }) => {
+                return Err(routed.client.exchange.broken().map_or(Problem::BodyAborted, Problem::from));
+            }
+            Err(Unread { begun, rest, .. }) if shadow => {
                 let body = Outgoing::Resumed { begun, rest };
                 return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
+        // All was said that is needed. A client that says no more may still listen.
+        routed.client.exchange.hold_end();
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,

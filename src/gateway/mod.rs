@@ -26,7 +26,7 @@ pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::header::HOST;
+use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Request, Response, request};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -34,8 +34,9 @@ use hyper::upgrade::OnUpgrade;
 use crate::arbiter::{Arbiter, Terms};
 use crate::telemetry::{Metrics, Verdict};
 use crate::upstream::headers::Hop;
-use crate::upstream::{Outgoing, Upstream, headers};
+use crate::upstream::{Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::Client;
+use crate::wire::framing::Fault;
 use limits::Budget;
 use tally::Tally;
 use upgrade::Wish;
@@ -70,7 +71,9 @@ struct Routed<'a> {
     index: usize,
     route: &'a Route,
     target: Target,
-    client: &'a Client,
+    client: &'a Arc<Client>,
+    /// For as long as the client waits for the answer's head.
+    listening: Listening,
 }
 
 /// An answer, and how the request counts.
@@ -115,7 +118,7 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
+    pub async fn handle(&self, request: Request<Incoming>, client: &Arc<Client>) -> Response<Body> {
         let (method, version) = (request.method().clone(), request.version());
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
         let (mut response, verdict) = match self.answer(request, client, &mut tally).await {
@@ -125,6 +128,10 @@ impl Gateway {
                 if let Some(operation) = tally.operation() {
                     marks::set_operation(response.headers_mut(), &operation);
                 }
+                if client.exchange.leaves_body() {
+                    // What is left of the body must not be taken for the next request.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 (response, problem.verdict())
             }
         };
@@ -133,8 +140,16 @@ impl Gateway {
         response
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: &Arc<Client>,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
         let (mut head, body) = request.into_parts();
+        if let Some(fault) = head.extensions.remove::<Fault>() {
+            return Err(fault.into());
+        }
         let target = Target::of(&head)?;
         let wish = Wish::of(&head, &body)?;
         if let Some(response) = options::answer(&mut head, &target)? {
@@ -146,7 +161,7 @@ impl Gateway {
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();
         }
-        let routed = Routed { index, route, target, client };
+        let routed = Routed { index, route, target, client, listening: Listening::default() };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish == Wish::Nothing => self.guarded(guarded, &routed, head, body, tally).await,
@@ -180,6 +195,8 @@ impl Gateway {
         }
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;
+        let client = Arc::clone(routed.client);
+        on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
         request
     }
 }

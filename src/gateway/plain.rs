@@ -45,6 +45,8 @@ impl Gateway {
                 };
                 Ok((Response::from_parts(head, body), verdict))
             }
+            // The client's own body broke off; what was sent of it has no end, so the upstream has no request.
+            Ok(Err(_)) if let Some(fault) = routed.client.exchange.broken() => Err(fault.into()),
             Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
             Ok(Err(Failure::Unknown(why))) => {
                 tracing::warn!(route = %routed.route.name, why, "upstream failed");

@@ -11,6 +11,7 @@ use crate::keys;
 use crate::machine::Time;
 use crate::store::StoreError;
 use crate::telemetry::Verdict;
+use crate::wire::framing::{Fault, Kind};
 
 /// What the gateway answers by itself, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,14 @@ pub enum Problem {
     NoRoute,
     /// The request is malformed, or refused by rule.
     BadRequest(String),
+    /// The request's target is too long.
+    TargetTooLong(&'static str),
+    /// The request's head has too many bytes or fields.
+    HeadersTooLarge(&'static str),
+    /// The request's body has a transfer coding that is not known here.
+    CodingRefused(&'static str),
+    /// The request is of another version of HTTP.
+    VersionRefused(&'static str),
     /// The method is not for a reverse proxy.
     MethodRefused(String),
     /// The request expects what this gateway cannot do.
@@ -121,6 +130,15 @@ impl Problem {
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
             Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
+            Self::HeadersTooLarge(_) => {
+                let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                row(status, "headers-too-large", "Headers too large", Stop, V::BadRequest)
+            }
+            Self::CodingRefused(_) => row(S::NOT_IMPLEMENTED, "coding-refused", "Coding refused", Stop, V::BadRequest),
+            Self::VersionRefused(_) => {
+                row(S::HTTP_VERSION_NOT_SUPPORTED, "version-refused", "Version refused", Stop, V::BadRequest)
+            }
             Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
             Self::ExpectationFailed => {
                 row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
@@ -168,6 +186,10 @@ impl Problem {
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
             Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
+            Self::TargetTooLong(detail)
+            | Self::HeadersTooLarge(detail)
+            | Self::CodingRefused(detail)
+            | Self::VersionRefused(detail) => (*detail).to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
@@ -232,6 +254,10 @@ impl Problem {
             }
             Self::NoRoute
             | Self::BadRequest(_)
+            | Self::TargetTooLong(_)
+            | Self::HeadersTooLarge(_)
+            | Self::CodingRefused(_)
+            | Self::VersionRefused(_)
             | Self::MethodRefused(_)
             | Self::ExpectationFailed
             | Self::KeyMissing(_)
@@ -308,6 +334,18 @@ pub fn turned_away(types: &str) -> Bytes {
     let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     answer.extend_from_slice(rest.as_bytes());
     answer.into()
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault.kind {
+            Kind::Malformed => Self::BadRequest(fault.detail.to_owned()),
+            Kind::TargetTooLong => Self::TargetTooLong(fault.detail),
+            Kind::HeadTooLarge => Self::HeadersTooLarge(fault.detail),
+            Kind::UnknownCoding => Self::CodingRefused(fault.detail),
+            Kind::UnknownVersion => Self::VersionRefused(fault.detail),
+        }
+    }
 }
 
 impl From<keys::Refusal> for Problem {

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use bytes::Bytes;
-use http::header::{EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, HeaderValue};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Version, request};
 
@@ -37,9 +37,6 @@ impl Target {
     pub fn of(head: &request::Parts) -> Result<Self, Problem> {
         if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
-        }
-        if !is_chunked_alone(&head.headers) {
-            return Err(bad("The only transfer coding that is taken is `chunked`, once."));
         }
         if !head.headers.get_all(EXPECT).iter().all(is_continue) {
             return Err(Problem::ExpectationFailed);
@@ -115,14 +112,6 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         Some(Ok(host)) => Ok(Some(host)),
         None => Ok(None),
     }
-}
-
-/// Whether the body comes as it is, or in chunks. Another coding would stay on the body while its name, which is this
-/// hop's matter, would not be passed on.
-fn is_chunked_alone(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let first = lines.next().is_none_or(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
-    first && lines.next().is_none()
 }
 
 /// Whether what is expected is what this gateway can do: say 100 when it is about to read the body.

@@ -12,34 +12,37 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::Doorway;
+use super::strict::Strict;
+use super::{Doorway, turn};
 use crate::wire::Client;
-
-/// How long a request's head may be, in bytes: a connection that says no more than a head holds no more memory.
-const HEAD_LIMIT: usize = 64 * 1024;
 
 /// Serves one connection to its end, or until the doorway closes and its present request is answered.
 pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
 where
     H: Fn(Request<Incoming>, Arc<Client>) -> F,
     F: Future<Output = Response<B>>,
-    B: http_body::Body<Data = Bytes> + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let client = Arc::new(Client { peer, secure: false });
-    let service = service_fn(|request| {
+    let client = Arc::new(Client::new(peer, false));
+    let service = service_fn(|mut request| {
+        turn::begin(&mut request, &client);
         let answer = handle(request, Arc::clone(&client));
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        let client = Arc::clone(&client);
+        async move { Ok::<_, std::convert::Infallible>(turn::answer(answer.await, client)) }
     });
+    // The limits are kept below hyper; its own are only there to be no smaller.
+    let heads = doorway.heads;
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(doorway.header_timeout)
-        .max_header_size(HEAD_LIMIT)
+        .max_header_size(heads.head + 1)
+        .max_headers(heads.fields)
         .preserve_header_case(true)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Strict::new(stream, Arc::clone(&client), heads)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let ended = tokio::select! {

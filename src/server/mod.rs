@@ -2,6 +2,8 @@
 
 mod connection;
 mod listen;
+mod strict;
+mod turn;
 
 pub use listen::bind;
 
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::wire::Client;
+use crate::wire::framing::Limits;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone)]
@@ -86,6 +89,8 @@ pub struct Doorway {
     pub connections: Connections,
     /// How long a request's head may take; also the idle limit of a kept-alive connection.
     pub header_timeout: Duration,
+    /// How much of a request's head is taken.
+    pub heads: Limits,
     /// What a connection over the limit is told, without being read: a whole HTTP answer, or nothing.
     pub turned_away: Bytes,
     /// When this is cancelled, no further connection is taken and each open one ends after its request.
@@ -100,7 +105,7 @@ pub async fn serve<H, F, B>(listener: StdListener, doorway: Doorway, handle: H) 
 where
     H: Fn(Request<Incoming>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let listener = TcpListener::from_std(listener)?;

@@ -6,6 +6,7 @@ pub mod headers;
 mod interim;
 mod outcome;
 mod pool;
+mod strict;
 mod wire;
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use tokio::net::{TcpStream, lookup_host};
@@ -14,11 +14,10 @@ use tokio::net::{TcpStream, lookup_host};
 use super::wire::{Line, Wire};
 use super::{NotSent, Outgoing, Reason, Server};
 use crate::clock::Clock;
+use crate::wire::framing::Limits;
 
 /// How many idle connections to a server each worker keeps.
 const MOST_IDLE: usize = 128;
-/// How long the head of an answer may be, in bytes.
-const ANSWER_HEAD_LIMIT: usize = 64 * 1024;
 /// How much of an answer a connection buffers, in bytes.
 const BUFFER_LIMIT: usize = 128 * 1024;
 
@@ -60,12 +59,12 @@ impl Pool {
 
     /// The idle connection that was used last, unless it has been idle for too long.
     ///
-    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One that
-    /// is spent is passed over for good.
+    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One whose
+    /// answer overtook its request, or was followed by more, is passed over for good.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
         let mut idle = self.idle();
-        idle.retain(|idle| !idle.connection.line.is_spent());
+        idle.retain(|idle| !idle.connection.line.is_spoiled());
         let newest = idle.iter().rposition(|idle| self.fresh(idle, now) && idle.connection.sender.is_ready())?;
         idle.remove(newest).map(|idle| idle.connection)
     }
@@ -102,7 +101,8 @@ impl Pool {
         let line = Arc::new(Line::default());
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(true)
-            .max_header_size(ANSWER_HEAD_LIMIT)
+            .max_header_size(Limits::ANSWER.head + 1)
+            .max_headers(Limits::ANSWER.fields)
             .max_buf_size(BUFFER_LIMIT)
             .handshake(Wire::new(stream, Arc::clone(&line)))
             .await
@@ -141,7 +141,7 @@ impl Connection {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<hyper::body::Incoming>, TrySendError<Request<Outgoing>>> {
-        self.line.begin(self.used);
+        self.line.begin(self.used, request.method() == Method::HEAD);
         self.used = true;
         self.sender.try_send_request(request).await
     }

@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
+use super::strict::Strict;
+
 /// Nothing of the present request was written.
 const CLEAN: u8 = 0;
 /// A byte of it was written, or is being written now.
@@ -31,27 +33,47 @@ pub(super) struct Line {
     crossed: AtomicBool,
     /// The server takes nothing more, and yet may have answered.
     deaf: AtomicBool,
+    /// The present request's answer has not begun; whether that request is HEAD.
+    unanswered: AtomicBool,
+    head: AtomicBool,
+    /// Something came that is no answer.
+    spoiled: AtomicBool,
 }
 
 impl Line {
     /// A new request begins. On a connection that lay idle, `probe` asks the socket itself whether the server has
-    /// closed it, before anything is written: the event loop may not have heard of it yet.
-    pub(super) fn begin(&self, probe: bool) {
+    /// closed it, before anything is written: the event loop may not have heard of it yet. `head` says that the request
+    /// is HEAD.
+    pub(super) fn begin(&self, probe: bool, head: bool) {
         self.state.store(CLEAN, Ordering::Release);
         self.probe.store(probe, Ordering::Release);
         self.heard.store(false, Ordering::Relaxed);
         self.crossed.store(false, Ordering::Relaxed);
+        self.head.store(head, Ordering::Relaxed);
+        self.unanswered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this connection can carry no further request.
-    ///
-    /// A server that began to answer before it had the whole request may take what came later for another request and
-    /// answer that too: nobody's next answer can be trusted. And what was written to a deaf one is lost.
-    pub(super) fn is_spent(&self) -> bool {
-        self.crossed.load(Ordering::Relaxed) || self.deaf.load(Ordering::Relaxed)
+    /// Whether bytes that come now begin the answer to the present request, and then, whether that is HEAD. What comes
+    /// before a byte of the request was written answers nothing.
+    pub(super) fn await_answer(&self) -> Option<bool> {
+        let sent = self.state.load(Ordering::Relaxed) == TOUCHED;
+        (sent && self.unanswered.swap(false, Ordering::Relaxed)).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    fn hear(&self) {
+    /// The server said something that is no answer, or began to answer before it had the whole request. Such a server may
+    /// take what came later for another request and answer that too: on this connection, nobody's next answer can be
+    /// trusted. Nor to one that takes nothing more.
+    pub(super) fn is_spoiled(&self) -> bool {
+        [&self.crossed, &self.spoiled, &self.deaf].into_iter().any(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Something came that is no answer, or none that can be read.
+    pub(super) fn spoil(&self) {
+        self.spoiled.store(true, Ordering::Relaxed);
+    }
+
+    /// Something was read.
+    pub(super) fn hear(&self) {
         if self.state.load(Ordering::Relaxed) == TOUCHED {
             self.heard.store(true, Ordering::Relaxed);
         }
@@ -100,18 +122,18 @@ fn is_closed(error: &io::Error) -> bool {
 
 /// The socket. Only its first write of a request costs more than the bare socket would.
 pub(super) struct Wire {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Strict<TcpStream>>,
     line: Arc<Line>,
 }
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { io: TokioIo::new(stream), line }
+        Self { io: TokioIo::new(Strict::new(stream, Arc::clone(&line))), line }
     }
 
     /// Looks at the socket without the event loop: nothing to read is the only good answer on an idle connection.
     fn look(&self) -> Poll<io::Result<()>> {
-        match SockRef::from(self.io.inner()).peek(&mut [MaybeUninit::uninit()]) {
+        match SockRef::from(self.io.inner().stream()).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Poll::Ready(Ok(())),
             // Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
             Ok(_) => {
@@ -132,9 +154,6 @@ impl Read for Wire {
         // gives the request back unsent.
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
             return self.look();
-        }
-        if read.is_ready() {
-            self.line.hear();
         }
         read
     }
@@ -177,17 +196,17 @@ mod tests {
     fn an_answer_that_overtakes_its_request_is_noticed() {
         let line = Line::default();
         let write = || drop(line.write(9, || Poll::Ready(Ok(1))));
-        line.begin(false);
+        line.begin(false, false);
         line.hear();
         write();
         write();
-        assert!(!line.is_spent(), "what is read before the request is none of its answer");
+        assert!(!line.is_spoiled(), "what is read before the request is none of its answer");
         line.hear();
-        assert!(!line.is_spent(), "an answer after the last byte is as it should be");
+        assert!(!line.is_spoiled(), "an answer after the last byte is as it should be");
         write();
-        assert!(line.is_spent());
-        line.begin(false);
-        assert!(!line.is_spent());
+        assert!(line.is_spoiled());
+        line.begin(false, false);
+        assert!(!line.is_spoiled());
     }
 
     #[test]
@@ -214,13 +233,13 @@ mod tests {
         for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
             let line = Line::default();
             assert!(line.write(9, || Poll::Ready(Ok(5))).is_ready());
-            assert!(!line.is_spent());
+            assert!(!line.is_spoiled());
             assert!(matches!(line.write(9, || Poll::Ready(Err(kind.into()))), Poll::Ready(Ok(9))));
             let more = line.write(7, || panic!("the socket was asked to write"));
             assert!(matches!(more, Poll::Ready(Ok(7))));
-            assert!(line.is_spent(), "no further request");
-            line.begin(true);
-            assert!(line.is_spent(), "whoever asks");
+            assert!(line.is_spoiled(), "no further request");
+            line.begin(true, false);
+            assert!(line.is_spoiled(), "whoever asks");
         }
     }
 

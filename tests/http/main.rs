@@ -16,6 +16,7 @@ mod answers;
 mod bounds;
 mod doubt;
 mod drain;
+mod framing;
 mod keys;
 mod main_job;
 mod modes;

@@ -90,22 +90,6 @@ fn another_spelling_of_method_or_host_does_not_lead_round_a_guard() {
     assert_eq!(upstream.requests().len(), 0);
 }
 
-/// The coding's name belongs to this hop and is not passed on: nor may the coded bytes be.
-#[test]
-fn a_transfer_coding_beside_chunks_is_refused() {
-    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
-    let gateway = gateway(&upstream, "");
-    for path in ["/orders", "/things"] {
-        for coding in ["gzip, chunked", "chunked, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
-            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nConnection: close\r\n");
-            let request = format!("{head}Transfer-Encoding: {coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n");
-            let answer = exchange(gateway.address, request.as_bytes()).unwrap();
-            assert_eq!((answer.status, answer.code().as_deref()), (400, Some("bad-request")), "{path} {coding}");
-        }
-    }
-    assert_eq!(upstream.requests().len(), 0);
-}
-
 #[test]
 fn plain_routes_pass_everything_through() {
     let upstream = ScriptedUpstream::start(|request| match request.method().as_str() {

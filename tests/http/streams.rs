@@ -266,6 +266,57 @@ fn a_reset_in_the_middle_of_an_upload_is_no_answer() {
     gateway.wait_for_metric(r#"oncegate_outcomes_total{outcome="doubted",route="create-order"}"#, 1.0);
 }
 
+// Interim answers.
+
+#[test]
+fn hints_pass_before_the_answer_and_are_not_recorded() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| {
+        let hints =
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nOncegate-Source: forged\r\n\r\n";
+        Reply::raw(hints).then_wait(&hold).then_send("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade")
+    });
+    let gateway = gateway(&upstream, "");
+    let sent = "Idempotency-Key: k\r\nContent-Length: 0\r\nConnection: close\r\n";
+    for target in ["/things", "/orders"] {
+        let mut client = connect(gateway.address).unwrap();
+        client.write_all(&request("POST", target, "1.1", sent)).unwrap();
+        expect(&mut client, b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+        gate.open();
+        assert_eq!(read_answer(&mut client).unwrap().text(), "made", "{target}");
+    }
+    let again = talk(gateway.address, &request("POST", "/orders", "1.1", sent));
+    assert!(again.starts_with("HTTP/1.1 201 ") && !again.contains("103"), "{again}");
+    let old = talk(gateway.address, &request("POST", "/things", "1.0", sent));
+    assert!(old.starts_with("HTTP/1.0 201 "), "{old}");
+}
+
+/// An attempt outlives its client's patience; its hints must not end up before the next request's answer.
+#[test]
+fn late_hints_go_to_nobody() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |request| match request.method().as_str() {
+        "POST" => Reply::raw("HTTP/1.1 103 Early Hints\r\nLink: </late>\r\n\r\n")
+            .after(&hold)
+            .then_send("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade"),
+        _ => {
+            hold.open();
+            Reply::whole(200, &[], "plain").after(&Gate::new())
+        }
+    });
+    let text = crate::yaml(&upstream, "", "").replace("response_timeout: 10s", "response_timeout: 300ms");
+    let gateway = Gateway::start(&text);
+    let mut client = connect(gateway.address).unwrap();
+    client.write_all(&request("POST", "/orders", "1.1", "Idempotency-Key: k\r\nContent-Length: 0\r\n")).unwrap();
+    assert_eq!(read_answer(&mut client).unwrap().status, 504);
+    client.write_all(&request("GET", "/things", "1.1", "Connection: close\r\n")).unwrap();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.starts_with(b"HTTP/1.1 504 "), "{}", rest.escape_ascii());
+}
+
 // Streams.
 
 #[test]

@@ -115,13 +115,43 @@ pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// Leaves for good, as a client does whose process ends with answers unread. A connection that is only closed looks to
+/// the gateway like one whose client has said all and listens.
+pub(crate) fn leave(stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket that can be reset");
+    drop(stream);
+}
+
+/// Sends bytes and reads what comes back up to the end, which must not be a reset: the answers, one behind the other.
+pub(crate) fn exchange_to_end(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Vec<Answer>> {
+    let mut stream = connect(to)?;
+    stream.write_all(bytes)?;
+    read_answers(&mut stream)
+}
+
+/// Reads answers that say their length, up to the end.
+pub(crate) fn read_answers(stream: &mut TcpStream) -> std::io::Result<Vec<Answer>> {
+    let (bytes, mut answers) = (read_to_end(stream, Vec::new())?, Vec::new());
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let head = rest.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(|| bad("half a head"))? + 4;
+        let text = String::from_utf8_lossy(&rest[..head]).to_ascii_lowercase();
+        let length = text.split_once("content-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
+        let length = length.and_then(|(length, _)| length.parse().ok()).unwrap_or(0_usize);
+        let (mut answer, left) = rest.split_at((head + length).min(rest.len()));
+        answers.push(read_answer(&mut answer)?);
+        rest = left;
+    }
+    Ok(answers)
+}
+
 /// Reads one answer: framed by its length, by chunks, or by the connection's end. A body cut short is an error.
-pub(crate) fn read_answer(stream: &mut TcpStream) -> std::io::Result<Answer> {
+pub(crate) fn read_answer(stream: &mut impl Read) -> std::io::Result<Answer> {
     read_answer_after(stream, Vec::new())
 }
 
 /// The same, when the first bytes of it have been read.
-fn read_answer_after(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Answer> {
+fn read_answer_after(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Answer> {
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break at;
@@ -152,7 +182,7 @@ fn split_field(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((String::from_utf8_lossy(&line[..colon]).to_ascii_lowercase(), line[colon + 1..].trim_ascii().to_vec()))
 }
 
-fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     match stream.read(&mut buffer)? {
         0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -163,7 +193,7 @@ fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<()>
     }
 }
 
-fn read_exactly(stream: &mut TcpStream, mut bytes: Vec<u8>, length: usize) -> std::io::Result<Vec<u8>> {
+fn read_exactly(stream: &mut impl Read, mut bytes: Vec<u8>, length: usize) -> std::io::Result<Vec<u8>> {
     while bytes.len() < length {
         read_more(stream, &mut bytes)?;
     }
@@ -171,12 +201,12 @@ fn read_exactly(stream: &mut TcpStream, mut bytes: Vec<u8>, length: usize) -> st
     Ok(bytes)
 }
 
-fn read_to_end(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+fn read_to_end(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     stream.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn read_chunks(stream: &mut TcpStream, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let line_end = loop {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::server::{self, Connections, Doorway};
+use crate::wire::framing::Limits;
 
 type Orders = Arc<Mutex<Vec<Value>>>;
 
@@ -46,6 +47,7 @@ pub(super) fn start() -> io::Result<Api> {
     let doorway = Doorway {
         connections: Connections::new(1024),
         header_timeout: Duration::from_secs(30),
+        heads: Limits::REQUEST,
         turned_away: Bytes::new(),
         stop: CancellationToken::new(),
     };

@@ -1,0 +1,210 @@
+//! What the reader of a connection, the service under it and the doors above tell each other about the request that is
+//! being answered. HTTP/1.1 alone has such talk: on other connections nobody listens, and nothing comes of it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+
+use super::framing::Fault;
+
+/// The talk about one connection. Requests are numbered from 1.
+#[derive(Debug, Default)]
+pub struct Exchange(Mutex<Talk>);
+
+#[derive(Debug, Default)]
+struct Talk {
+    /// The connection's task, for when somebody else has news for it.
+    task: Option<Waker>,
+    /// Requests that the reader has passed on to their end.
+    whole: u64,
+    /// The request that stands for one whose head was refused, and why that was.
+    refused: Option<(u64, Fault)>,
+    /// Why a body broke off.
+    broken: Option<Fault>,
+
+    /// Requests that the service was asked, had answers for, and whose answers it saw to their end.
+    asked: u64,
+    answered: u64,
+    said: u64,
+    /// Answers that were written to their end.
+    written: u64,
+    /// The last request of which an answer's byte was written.
+    begun: u64,
+    /// Something was written that may not be whole.
+    midway: bool,
+
+    /// The present request takes interim answers.
+    takes_interim: bool,
+    interim: VecDeque<Bytes>,
+    /// The present request's body is in chunks that its handler may not have read.
+    unread: bool,
+    /// The client's end is not to end the present request.
+    end_held: bool,
+    /// It has come.
+    ended: bool,
+    /// Whether the last answer changed the protocol, and whether the reader waits to hear that of the next.
+    upgraded: bool,
+    undecided: bool,
+}
+
+/// What the service is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Whether the request takes interim answers: HTTP/1.1 does.
+    pub takes_interim: bool,
+    /// Whether it has a body of unknown length.
+    pub chunked: bool,
+}
+
+// For the doors.
+impl Exchange {
+    /// From here on the present request is answered even when the client sends no more: it may only have closed its half.
+    pub fn hold_end(&self) {
+        let mut talk = self.talk();
+        talk.end_held = true;
+        talk.unread = false;
+    }
+
+    /// Sends a whole interim answer's head (1xx) before the present request's answer. It is left out where it cannot be
+    /// sent: to HTTP/1.0, or amid another message.
+    pub fn interim(&self, head: Bytes) {
+        let mut talk = self.talk();
+        if talk.takes_interim && talk.answered < talk.asked {
+            talk.interim.push_back(head);
+            talk.wake();
+        }
+    }
+
+    /// Why the present request's body broke off, when it was malformed.
+    pub fn broken(&self) -> Option<Fault> {
+        self.talk().broken
+    }
+
+    /// Whether an answer now would leave parts of the request's body unread.
+    pub fn leaves_body(&self) -> bool {
+        let talk = self.talk();
+        talk.unread || talk.whole < talk.asked
+    }
+}
+
+// For the service.
+impl Exchange {
+    /// A request is handed to the service. Why it must be refused, if it stands for one that was malformed.
+    pub fn asked(&self, what: Asked) -> Option<Fault> {
+        let mut talk = self.talk();
+        talk.asked += 1;
+        talk.takes_interim = what.takes_interim;
+        talk.unread = what.chunked;
+        talk.interim.clear();
+        talk.refused.filter(|(number, _)| *number == talk.asked).map(|(_, fault)| fault)
+    }
+
+    /// The service has the answer's head; `upgraded` says that another protocol begins behind it. Whether the connection
+    /// must end with this answer: not all of the request was read, or the client says no more.
+    pub fn answered(&self, upgraded: bool) -> bool {
+        let mut talk = self.talk();
+        talk.answered = talk.asked;
+        talk.upgraded = upgraded;
+        if std::mem::take(&mut talk.undecided) {
+            talk.wake();
+        }
+        !upgraded && (talk.ended || talk.whole < talk.asked)
+    }
+
+    /// The answer's body came to its end.
+    pub fn said(&self) {
+        let mut talk = self.talk();
+        talk.said = talk.answered;
+    }
+}
+
+// For the connection's reader and writer.
+impl Exchange {
+    /// So many requests were passed on to their end.
+    pub fn passed_on(&self, whole: u64) {
+        self.talk().whole = whole;
+    }
+
+    /// The request of this number is refused: another stands for it.
+    pub fn refuse(&self, number: u64, fault: Fault) {
+        let mut talk = self.talk();
+        talk.refused = Some((number, fault));
+        talk.whole = number;
+    }
+
+    /// The present request's body is malformed from here on.
+    pub fn break_off(&self, fault: Fault) {
+        self.talk().broken = Some(fault);
+    }
+
+    /// The client sends no more. Whether that has to wait.
+    pub fn end(&self) -> bool {
+        let mut talk = self.talk();
+        talk.ended = true;
+        talk.end_held
+    }
+
+    /// Whether the answer to the request of this number changed the protocol; none before there is one.
+    pub fn decision(&self, number: u64) -> Option<bool> {
+        let mut talk = self.talk();
+        let decided = talk.answered >= number;
+        talk.undecided = !decided;
+        decided.then_some(talk.upgraded)
+    }
+
+    /// Everything that hyper had to write was written, if perhaps not sent yet. The next interim answer, if there is one
+    /// that may go now; more of them can come, and wake this task.
+    pub fn flushing(&self, cx: &Context<'_>) -> Option<Bytes> {
+        let mut talk = self.talk();
+        talk.midway = false;
+        talk.written = talk.said;
+        if !talk.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            talk.task = Some(cx.waker().clone());
+        }
+        talk.next_interim()
+    }
+
+    /// hyper is about to write. The next interim answer, if there is one that may go before that.
+    pub fn writing(&self) -> Option<Bytes> {
+        self.talk().next_interim()
+    }
+
+    /// Bytes of hyper's were written.
+    pub fn wrote(&self) {
+        let mut talk = self.talk();
+        talk.midway = true;
+        talk.begun = talk.answered;
+    }
+
+    /// They all left. An end that had to wait for the answer need not wait any longer.
+    pub fn flushed(&self) {
+        let mut talk = self.talk();
+        if talk.end_held && talk.written == talk.asked {
+            talk.end_held = false;
+            if talk.ended {
+                talk.wake();
+            }
+        }
+    }
+
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Talk {
+    /// Only where no other message's bytes are before or around it: all earlier answers were written, and nothing of the
+    /// present one.
+    fn next_interim(&mut self) -> Option<Bytes> {
+        let between = !self.midway && self.begun < self.asked && self.written + 1 == self.asked;
+        if between { self.interim.pop_front() } else { None }
+    }
+
+    fn wake(&self) {
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
+    }
+}
