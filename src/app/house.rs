@@ -57,6 +57,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
         connections: Connections::new(CONNECTIONS),
         header_timeout: parts.settings.gateway.limits.header_timeout,
         turned_away: Bytes::new(),
+        preserve_header_case: true,
         stop: parts.stop.clone(),
     };
     let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);

@@ -204,6 +204,7 @@ impl Parts {
             connections: Connections::new(limits.connections),
             header_timeout: limits.header_timeout,
             turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
+            preserve_header_case: self.settings.server.preserve_header_case,
             stop: self.stop.clone(),
         }
     }

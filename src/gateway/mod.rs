@@ -2,7 +2,9 @@
 
 mod attempt;
 mod body;
+mod cors;
 mod duplicate;
+mod fields;
 mod guarded;
 mod limits;
 mod marks;
@@ -16,20 +18,25 @@ mod tally;
 mod target;
 
 pub use body::{Body, BoxError};
-pub use pattern::{Pattern, PatternError};
+pub use fields::check_fields;
+pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, turned_away};
-pub use routes::Routes;
-pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use routes::{Found, Place, Routes};
+pub use settings::{
+    Cors, Guard, Limits, MethodOverride, Mode, Network, OnDuplicate, OnInFlight, PathParameters, Route, Settings,
+    StoreFailure, Underscores,
+};
 pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::{Request, Response, request};
+use http::{HeaderValue, Request, Response, Version, request};
 use hyper::body::Incoming;
 
 use crate::arbiter::{Arbiter, Terms};
+use crate::machine::OperationId;
 use crate::telemetry::{Metrics, Verdict};
-use crate::upstream::headers::Hop;
+use crate::upstream::headers::{Hop, Manner, Via};
 use crate::upstream::{Outgoing, Upstream, headers};
 use crate::wire::Client;
 use limits::Budget;
@@ -40,6 +47,8 @@ pub struct Shared {
     settings: Settings,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    /// What this gateway calls itself on what it hands on.
+    via: Option<Via>,
     /// Requests that may be on their way to an upstream.
     slots: Budget,
     /// Bytes of bodies that may be buffered.
@@ -66,6 +75,8 @@ struct Routed<'a> {
     route: &'a Route,
     target: Target,
     client: &'a Client,
+    /// Whether the peer's word counts: it is one of `trusted_proxies`.
+    trusted: bool,
 }
 
 /// An answer, and how the request counts.
@@ -76,9 +87,10 @@ impl Shared {
     pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
         let routes = Routes::new(&settings.routes);
         let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
+        let via = settings.via.as_deref().map(Via::new);
         let slots = Budget::new(settings.limits.in_flight);
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Self { settings, routes, guards, slots, buffers, metrics }
+        Self { settings, routes, guards, via, slots, buffers, metrics }
     }
 
     /// The guarded routes: name, guard, and the terms that their attempts run under.
@@ -112,15 +124,13 @@ impl Gateway {
     /// Answers one request, and counts it once.
     pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
-        let (response, verdict) = match self.answer(request, client, &mut tally).await {
-            Ok(answer) => answer,
-            Err(problem) => {
-                let mut response = problem.response(&self.shared.settings.problem_types);
-                if let Some(operation) = tally.operation() {
-                    marks::set_operation(response.headers_mut(), &operation);
-                }
-                (response, problem.verdict())
-            }
+        let origin = headers::origin(request.headers()).cloned();
+        let answer = self.answer(request, client, &mut tally).await;
+        let cors = tally.route().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
+        let page = cors.map(|cors| (cors, origin.as_ref()));
+        let (response, verdict) = match answer {
+            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
+            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
         tally.answered(verdict);
         response
@@ -129,13 +139,49 @@ impl Gateway {
     async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
         let (head, body) = request.into_parts();
         let target = Target::of(&head)?;
-        let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
+        let settings = &self.shared.settings;
+        let place = Place::of(&target, head.uri.path())?;
+        let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         tally.routed(index);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], target, client };
-        match &self.shared.guards[index] {
-            None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
-            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
+        check_fields(&head, &place, &self.shared.routes, settings.underscore_headers)?;
+        if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
+            return Err(Problem::LoopDetected);
         }
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let routed = Routed { index, route: &settings.routes[index], target, client, trusted };
+        match &self.shared.guards[index] {
+            Some(guarded) if preflight => self.preflight(guarded, &routed, head, body, tally).await,
+            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
+            None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
+        }
+    }
+
+    /// An answer of the upstream's, or a recorded one, as this gateway sends it.
+    fn handed_on(&self, mut response: Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) -> Response<Body> {
+        let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        if let Some(via) = &self.shared.via {
+            via.sign(response.headers_mut(), received);
+        }
+        if let Some((cors, origin)) = page {
+            cors.show_marks(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    fn refusal(
+        &self,
+        problem: &Problem,
+        operation: Option<OperationId>,
+        page: Option<(&Cors, Option<&HeaderValue>)>,
+    ) -> Response<Body> {
+        let mut response = problem.response(&self.shared.settings.problem_types);
+        if let Some(operation) = operation {
+            marks::set_operation(response.headers_mut(), &operation);
+        }
+        if let Some((cors, origin)) = page {
+            cors.open(response.headers_mut(), origin);
+        }
+        response
     }
 
     fn upstream(&self, route: &Route) -> &Arc<Upstream> {
@@ -144,14 +190,16 @@ impl Gateway {
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
-        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.client.peer));
         let hop = Hop {
             peer: routed.client.peer,
-            trusted,
+            trusted: routed.trusted,
             scheme: routed.client.scheme(),
             host: Some(&routed.target.authority),
+            version: head.version,
         };
-        let fields = headers::outbound(&head.headers, &hop);
+        let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
+        let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
+        let fields = headers::outbound(&head.headers, &hop, manner);
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;
         request

@@ -21,6 +21,8 @@ pub enum Problem {
     BadRequest(String),
     /// The method is not for a reverse proxy.
     MethodRefused(String),
+    /// The request has been here before.
+    LoopDetected,
     /// No key.
     KeyMissing(String),
     /// A key that is none.
@@ -120,6 +122,7 @@ impl Problem {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
             Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
             Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
+            Self::LoopDetected => row(S::LOOP_DETECTED, "loop-detected", "Loop detected", Stop, V::BadRequest),
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
@@ -162,6 +165,7 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
+            Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
@@ -227,6 +231,7 @@ impl Problem {
             Self::NoRoute
             | Self::BadRequest(_)
             | Self::MethodRefused(_)
+            | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
@@ -309,6 +314,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
 }

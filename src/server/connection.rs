@@ -38,7 +38,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(doorway.header_timeout)
         .max_header_size(HEAD_LIMIT)
-        .preserve_header_case(true)
+        .preserve_header_case(doorway.preserve_header_case)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

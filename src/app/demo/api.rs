@@ -47,6 +47,7 @@ pub(super) fn start() -> io::Result<Api> {
         connections: Connections::new(1024),
         header_timeout: Duration::from_secs(30),
         turned_away: Bytes::new(),
+        preserve_header_case: true,
         stop: CancellationToken::new(),
     };
     tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));
