@@ -290,6 +290,19 @@ mod tests {
     }
 
     #[test]
+    fn what_connection_names_is_no_base_for_an_identity() {
+        let fingerprint = FingerprintSettings { headers: vec![CUSTOMER], ..FingerprintSettings::default() };
+        let settings = Settings { fingerprint, require_same: vec![AUTHORIZATION], ..by_header() };
+        for named in ["Content-Type", "content-encoding", "X-CUSTOMER-ID", "close, authorization"] {
+            let request = request(&[("idempotency-key", "a"), ("connection", named)], "");
+            let head = check_head(&settings, &request.headers, None);
+            assert!(matches!(head, Err(Refusal::Unreliable(_))), "{named}");
+            assert!(matches!(identify(&settings, request), Err(Refusal::Unreliable(_))), "{named}");
+        }
+        assert!(identify(&settings, request(&[("idempotency-key", "a"), ("connection", "x-a")], "")).is_ok());
+    }
+
+    #[test]
     fn a_scope_header_cannot_be_taken_away_from_the_upstream() {
         let settings = Settings { scope: Scope::TrustedHeader(CUSTOMER), ..by_header() };
         let fields = [("idempotency-key", "a"), ("x-customer-id", "7")];

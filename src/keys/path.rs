@@ -237,6 +237,22 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_cut_from_every_segment() {
+        for (raw, bare) in [
+            ("/a;x=1/b;y", "/a/b"),
+            ("/a%3Bx/b%3by;z", "/a/b"),
+            ("/a/..;x/b", "/a/../b"),
+            ("/;", "/"),
+            ("/caf\u{e9};x", "/caf\u{e9}"),
+        ] {
+            assert_eq!(without_parameters(raw).as_deref(), Some(bare), "{raw}");
+        }
+        for raw in ["/", "/a/b", "/a%3A", "/a%253B", "*"] {
+            assert_eq!(without_parameters(raw), None, "{raw}");
+        }
+    }
+
+    #[test]
     fn the_root_stays() {
         for root in ["", "/", "//", "/.", "/..", "/a/.."] {
             assert_eq!(normalize(root).as_deref(), Ok("/"), "{root}");

@@ -490,6 +490,8 @@ fn a_route_behind_one_that_takes_all_its_requests_is_named() {
     );
     assert!(warnings_of("{ methods: [POST, PUT], path: /orders }").is_empty());
     assert!(warnings_of("{ methods: [POST], path: '/{id}' }").is_empty());
+    assert!(warnings_of("{ methods: [POST], path: /orders, case: insensitive }").is_empty());
+    assert_eq!(warnings_of("{ methods: [POST], path: /orders, path_parameters: keep }").len(), 1);
     let guard = "    idempotency: { key: [{ query: k }], scope: { trusted_header: A }, namespace: create-order }\n";
     let shared = warnings(&behind("{ methods: [PUT], path: /b }", guard));
     assert!(

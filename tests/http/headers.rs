@@ -280,6 +280,16 @@ fn via_can_be_left_out_and_tells_the_versions_apart() {
 }
 
 #[test]
+fn an_answer_in_an_older_version_goes_on_in_the_gateways_own() {
+    let upstream = ScriptedUpstream::start(|_| Reply::raw("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n").then_close());
+    let gateway = gateway(&upstream, "");
+    let request = b"GET /things HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = raw_exchange(gateway.address, request).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("via: 1.0 oncegate-"), "{answer}");
+}
+
+#[test]
 fn via_is_no_part_of_a_request() {
     let upstream = quiet();
     let gateway = gateway(&upstream, "");
