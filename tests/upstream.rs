@@ -30,6 +30,7 @@ fn settings(servers: &[SocketAddr]) -> Settings {
         response_timeout: Duration::from_secs(30),
         attempt_timeout: Duration::from_mins(1),
         host: Host::Preserve,
+        preserve_header_case: true,
     }
 }
 

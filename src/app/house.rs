@@ -59,6 +59,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) 
         header_timeout: parts.settings.gateway.limits.header_timeout,
         heads: Limits::REQUEST,
         turned_away: Bytes::new(),
+        preserve_header_case: true,
         stop: parts.stop.clone(),
     };
     let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);

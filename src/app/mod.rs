@@ -206,6 +206,7 @@ impl Parts {
             header_timeout: limits.header_timeout,
             heads: Limits::REQUEST,
             turned_away: gateway::turned_away(&self.settings.gateway.problem_types),
+            preserve_header_case: self.settings.server.preserve_header_case,
             stop: self.stop.clone(),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::File;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, remedy, values};
-use super::route::Route;
+use super::route::{Cors, Route};
 use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
 use super::{guard, reach};
@@ -20,13 +20,10 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
         "`- { name: all, match: { path: \"/{*rest}\" }, upstream: orders }`",
         report,
     );
-    let upstreams = file.upstreams.value();
-    let buffered_bodies = file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0);
-    let routes: Vec<_> =
-        list.value.iter().map(|field| route(field.at()?, upstreams, buffered_bodies, report)).collect();
+    let routes: Vec<_> = list.value.iter().map(|field| route(field.at()?, file, report)).collect();
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
-    unused_upstreams(&list.value, upstreams, report);
+    unused_upstreams(&list.value, file.upstreams.value(), report);
     let places = list.value.iter().map(|field| field.at().map(|at| &at.place));
     reach::warn(
         &routes.iter().zip(places).filter_map(|(route, place)| route.as_ref().zip(place)).collect::<Vec<_>>(),
@@ -35,16 +32,18 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
     routes.into_iter().collect()
 }
 
-fn route(
-    at: &At<Route>,
-    upstreams: Option<&Named<Upstream>>,
-    buffered_bodies: Option<usize>,
-    report: &mut Report,
-) -> Option<gateway::Route> {
-    let route = &at.value;
+fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Route> {
+    let (route, upstreams) = (&at.value, file.upstreams.value());
     let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
     let section = upstream.and_then(|place| upstreams?.0.get(place)?.1.value());
-    let around = guard::Around { upstream: section, buffered_bodies };
+    let buffered_bodies = file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0);
+    let underscores = file.underscore_headers.value().copied();
+    let around = guard::Around { upstream: section, buffered_bodies, underscores };
+    let cors = match &route.cors {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => cors(&at.value, report).map(Some),
+    };
     let guard = match &route.idempotency {
         Field::Absent => Some(None),
         Field::Broken => None,
@@ -62,10 +61,24 @@ fn route(
         methods: values(matching.methods.value()?)?,
         path: matching.path.value()?.clone(),
         hosts: values(matching.hosts.value()?)?.into_iter().map(|host| host.0).collect(),
+        case: *matching.case.value()?,
+        path_parameters: *matching.path_parameters.value()?,
+        method_override: *matching.method_override.value()?,
         upstream: upstream?,
         websocket: *route.websocket.value()?,
+        cors: cors?,
         guard: guard?,
     })
+}
+
+fn cors(section: &Cors, report: &mut Report) -> Option<gateway::Cors> {
+    let list = section.origins.at()?;
+    if list.value.is_empty() {
+        report.warn(&list.place, "lets no page read anything: list origins, such as \"https://shop.example\"");
+    }
+    let all: Vec<String> = values(&list.value)?.into_iter().map(|origin| origin.0).collect();
+    let (any, origins): (Vec<_>, Vec<_>) = all.into_iter().partition(|origin| origin == "*");
+    Some(gateway::Cors { origins, any: !any.is_empty() })
 }
 
 fn find_upstream(name: &At<Name>, named: &Named<Upstream>, report: &mut Report) -> Option<usize> {

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use super::Settings;
 use super::values::{size_text, span_text};
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, Route, StoreFailure};
+use crate::gateway::{
+    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, Route, StoreFailure, Underscores,
+};
 use crate::keys::{Missing, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use crate::{admin, store, telemetry, upstream};
@@ -26,6 +28,14 @@ pub fn show(settings: &Settings) -> String {
     });
     page.section("limits", |page| limits(page, settings));
     page.put("trusted_proxies", list(&settings.gateway.trusted_proxies));
+    page.put("via", quoted(settings.gateway.via.as_deref().unwrap_or("none")));
+    let underscores = match settings.gateway.underscore_headers {
+        Underscores::Drop => "drop",
+        Underscores::Refuse => "refuse",
+        Underscores::Pass => "pass",
+    };
+    page.put("underscore_headers", underscores);
+    page.put("preserve_header_case", settings.server.preserve_header_case);
     page.put("replay_cache", size(settings.replay_cache));
     page.put("sweep_interval", span_text(settings.sweep_interval));
     page.put("drain_timeout", span_text(settings.server.drain_timeout));
@@ -117,12 +127,19 @@ fn show_route(page: &mut Page, route: &Route, upstreams: &[upstream::Settings]) 
         page.put("methods", list(&route.methods));
         page.put("path", quoted(&route.path));
         page.put("hosts", list(&route.hosts));
+        page.put("case", if route.case == Case::Sensitive { "sensitive" } else { "insensitive" });
+        page.put("path_parameters", if route.path_parameters == PathParameters::Ignore { "ignore" } else { "keep" });
+        page.put("method_override", if route.method_override == MethodOverride::Refuse { "refuse" } else { "ignore" });
     });
     if let Some(upstream) = upstreams.get(route.upstream) {
         page.put("upstream", quoted(&upstream.name));
     }
     if route.guard.is_none() {
         page.put("websocket", route.websocket);
+    }
+    if let Some(cors) = &route.cors {
+        let any = cors.any.then_some("*");
+        page.section("cors", |page| page.put("origins", list(cors.origins.iter().map(String::as_str).chain(any))));
     }
     if let Some(guard) = &route.guard {
         page.section("idempotency", |page| show_guard(page, guard));

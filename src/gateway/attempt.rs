@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
-use http::{Request, Response, response};
+use http::{HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
@@ -77,6 +77,7 @@ impl Attempt {
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
+        let origin = headers::origin(self.request.headers()).cloned();
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
@@ -100,7 +101,8 @@ impl Attempt {
         drop(self.holds);
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, self.route, late);
-        conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
+        let ending = ending(&ended, &self.guard, origin.as_ref());
+        conclude(self.permit, ended, ending, pipe, self.marked).await;
     }
 }
 
@@ -136,11 +138,10 @@ impl Exchange {
 async fn conclude(
     permit: Permit,
     ended: Exchange,
-    guard: &Guard,
+    ending: Ending,
     pipe: Option<oneshot::Sender<Delivery>>,
     marked: bool,
 ) {
-    let ending = ending(&ended, guard);
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
     // Counted for as long as the outcome waits for its store, or the answer for its client.
@@ -262,8 +263,8 @@ impl Head {
     }
 }
 
-/// What the exchange means for the operation.
-fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
+/// What the exchange means for the operation. `origin` is the one that the request came from.
+fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> Ending {
     match exchange {
         Exchange::NotSent(_) => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
@@ -276,7 +277,7 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
         },
         Exchange::Whole { head, body, .. } => {
             let status = head.status.as_u16();
-            let mut headers = headers::replayable(&head.headers, &guard.allow_headers);
+            let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
             // An answer to HEAD says the length of a body that it does not have, and so does its replay.
             if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
                 headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));

@@ -12,7 +12,7 @@ use super::duplicate::{Told, tell};
 use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Mode, OnInFlight, StoreFailure};
+use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
@@ -43,11 +43,11 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query()) {
+        if let Err(refusal) = self.check_head(guard, routed, &head) {
             if shadow {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
             }
-            return Err(refusal.into());
+            return Err(refusal);
         }
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
@@ -77,7 +77,7 @@ impl Gateway {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 self.shared.metrics.route(routed.index).duplicate();
-                match tell(guard, duplicate) {
+                match tell(guard, duplicate, headers::origin(&head.headers)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     Told::Replay(response) => Ok((response, Verdict::Replayed)),
                     Told::Refused(problem) => Err(problem),
@@ -91,6 +91,19 @@ impl Gateway {
             }
             Err(problem) => Err(problem),
         }
+    }
+
+    /// Refuses what the head alone shows to be refused.
+    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
+        if let Some(name) = guard.keys.scope.trusted_header()
+            && !routed.trusted
+            && !self.shared.settings.trusted_proxies.is_empty()
+        {
+            let detail =
+                format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
+            return Err(Problem::ScopeMissing(detail));
+        }
+        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query())?)
     }
 
     /// Asks the arbiter, and stands in line while the route says so.

@@ -2,7 +2,9 @@
 
 mod attempt;
 mod body;
+mod cors;
 mod duplicate;
+mod fields;
 mod guarded;
 mod limits;
 mod marks;
@@ -18,22 +20,27 @@ mod target;
 mod upgrade;
 
 pub use body::{Body, BoxError};
-pub use pattern::{Pattern, PatternError};
+pub use fields::check_fields;
+pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, turned_away};
-pub use routes::Routes;
-pub use settings::{Guard, Limits, Mode, Network, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use routes::{Found, Place, Routes};
+pub use settings::{
+    Cors, Guard, Limits, MethodOverride, Mode, Network, OnDuplicate, OnInFlight, PathParameters, Route, Settings,
+    StoreFailure, Underscores,
+};
 pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
 use http::header::{CONNECTION, HOST};
-use http::{HeaderValue, Request, Response, request};
+use http::{HeaderValue, Request, Response, Version, request};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
+use crate::machine::OperationId;
 use crate::telemetry::{Metrics, Verdict};
-use crate::upstream::headers::Hop;
+use crate::upstream::headers::{Hop, Manner, Via};
 use crate::upstream::{Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::Client;
 use crate::wire::framing::Fault;
@@ -46,6 +53,8 @@ pub struct Shared {
     settings: Settings,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    /// What this gateway calls itself on what it hands on.
+    via: Option<Via>,
     /// Requests that may be on their way to an upstream.
     slots: Budget,
     /// Bytes of bodies that may be buffered.
@@ -72,6 +81,8 @@ struct Routed<'a> {
     route: &'a Route,
     target: Target,
     client: &'a Arc<Client>,
+    /// Whether the peer's word counts: it is one of `trusted_proxies`.
+    trusted: bool,
     /// For as long as the client waits for the answer's head.
     listening: Listening,
 }
@@ -84,9 +95,10 @@ impl Shared {
     pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
         let routes = Routes::new(&settings.routes);
         let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
+        let via = settings.via.as_deref().map(Via::new);
         let slots = Budget::new(settings.limits.in_flight);
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Self { settings, routes, guards, slots, buffers, metrics }
+        Self { settings, routes, guards, via, slots, buffers, metrics }
     }
 
     /// The guarded routes: name, guard, and the terms that their attempts run under.
@@ -121,13 +133,15 @@ impl Gateway {
     pub async fn handle(&self, request: Request<Incoming>, client: &Arc<Client>) -> Response<Body> {
         let (method, version) = (request.method().clone(), request.version());
         let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
-        let (mut response, verdict) = match self.answer(request, client, &mut tally).await {
-            Ok(answer) => answer,
+        let origin = headers::origin(request.headers()).cloned();
+        let answer = self.answer(request, client, &mut tally).await;
+        let cors = tally.route().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
+        let page = cors.map(|cors| (cors, origin.as_ref()));
+        let (mut response, verdict) = match answer {
+            Ok((response, Verdict::Answered)) => (response, Verdict::Answered),
+            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => {
-                let mut response = problem.response(&self.shared.settings.problem_types);
-                if let Some(operation) = tally.operation() {
-                    marks::set_operation(response.headers_mut(), &operation);
-                }
+                let mut response = self.refusal(&problem, tally.operation(), page);
                 if client.exchange.leaves_body() {
                     // What is left of the body must not be taken for the next request.
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -155,21 +169,59 @@ impl Gateway {
         if let Some(response) = options::answer(&mut head, &target)? {
             return Ok((response, Verdict::Answered));
         }
-        let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
+        let settings = &self.shared.settings;
+        let place = Place::of(&target, head.uri.path())?;
+        let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         tally.routed(index);
-        let route = &self.shared.settings.routes[index];
+        check_fields(&head, &place, &self.shared.routes, settings.underscore_headers)?;
+        if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
+            return Err(Problem::LoopDetected);
+        }
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let route = &settings.routes[index];
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();
         }
-        let routed = Routed { index, route, target, client, listening: Listening::default() };
+        let routed = Routed { index, route, target, client, trusted, listening: Listening::default() };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
-            Some(guarded) if wish == Wish::Nothing => self.guarded(guarded, &routed, head, body, tally).await,
-            Some(guarded) if guarded.guard.mode == Mode::Shadow => {
+            Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
             }
-            Some(_) => Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned())),
+            Some(_) if wish != Wish::Nothing => {
+                Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned()))
+            }
+            Some(guarded) if preflight => self.preflight(guarded, &routed, head, body, tally).await,
+            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
+    }
+
+    /// An answer of the upstream's, or a recorded one, as this gateway sends it.
+    fn handed_on(&self, mut response: Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) -> Response<Body> {
+        let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        if let Some(via) = &self.shared.via {
+            via.sign(response.headers_mut(), received);
+        }
+        if let Some((cors, origin)) = page {
+            cors.show_marks(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    fn refusal(
+        &self,
+        problem: &Problem,
+        operation: Option<OperationId>,
+        page: Option<(&Cors, Option<&HeaderValue>)>,
+    ) -> Response<Body> {
+        let mut response = problem.response(&self.shared.settings.problem_types);
+        if let Some(operation) = operation {
+            marks::set_operation(response.headers_mut(), &operation);
+        }
+        if let Some((cors, origin)) = page {
+            cors.open(response.headers_mut(), origin);
+        }
+        response
     }
 
     fn upstream(&self, route: &Route) -> &Arc<Upstream> {
@@ -178,14 +230,16 @@ impl Gateway {
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
-        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.client.peer));
         let hop = Hop {
             peer: routed.client.peer,
-            trusted,
+            trusted: routed.trusted,
             scheme: routed.client.scheme(),
             host: Some(&routed.target.authority),
+            version: head.version,
         };
-        let mut fields = headers::outbound(&head.headers, &hop);
+        let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
+        let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
+        let mut fields = headers::outbound(&head.headers, &hop, manner);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         let authority = routed.target.authority.as_str();
         if fields.get(HOST).is_none_or(|host| host != authority)

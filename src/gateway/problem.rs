@@ -30,6 +30,8 @@ pub enum Problem {
     VersionRefused(&'static str),
     /// The method is not for a reverse proxy.
     MethodRefused(String),
+    /// The request has been here before.
+    LoopDetected,
     /// The request expects what this gateway cannot do.
     ExpectationFailed,
     /// No key.
@@ -140,6 +142,7 @@ impl Problem {
                 row(S::HTTP_VERSION_NOT_SUPPORTED, "version-refused", "Version refused", Stop, V::BadRequest)
             }
             Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
+            Self::LoopDetected => row(S::LOOP_DETECTED, "loop-detected", "Loop detected", Stop, V::BadRequest),
             Self::ExpectationFailed => {
                 row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
             }
@@ -185,11 +188,8 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
+            Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
             Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
-            Self::TargetTooLong(detail)
-            | Self::HeadersTooLarge(detail)
-            | Self::CodingRefused(detail)
-            | Self::VersionRefused(detail) => (*detail).to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
@@ -199,7 +199,11 @@ impl Problem {
             Self::InFlight(_) => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. } => (*detail).to_owned(),
+            Self::Duplicate { detail, .. }
+            | Self::TargetTooLong(detail)
+            | Self::HeadersTooLarge(detail)
+            | Self::CodingRefused(detail)
+            | Self::VersionRefused(detail) => (*detail).to_owned(),
             Self::AlreadyExecuted { .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
             }
@@ -260,6 +264,7 @@ impl Problem {
             | Self::VersionRefused(_)
             | Self::MethodRefused(_)
             | Self::ExpectationFailed
+            | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
@@ -354,6 +359,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
 }

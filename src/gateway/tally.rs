@@ -30,6 +30,11 @@ impl Tally {
         self.route = Some(route);
     }
 
+    /// The request's route, once it is known.
+    pub(super) fn route(&self) -> Option<usize> {
+        self.route
+    }
+
     /// The request names this operation.
     pub(super) fn named(&mut self, operation: OperationId) {
         self.operation = Some(operation);

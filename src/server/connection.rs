@@ -41,7 +41,7 @@ where
         .header_read_timeout(doorway.header_timeout)
         .max_header_size(heads.head + 1)
         .max_headers(heads.fields)
-        .preserve_header_case(true)
+        .preserve_header_case(doorway.preserve_header_case)
         .serve_connection(TokioIo::new(Strict::new(stream, Arc::clone(&client), heads)), service)
         .with_upgrades();
     tokio::pin!(connection);

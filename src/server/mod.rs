@@ -34,6 +34,8 @@ pub struct Settings {
     pub workers: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
+    /// Whether requests go on with the case of their field names.
+    pub preserve_header_case: bool,
 }
 
 /// Pause after a failed accept: file descriptors may have run out.
@@ -93,6 +95,8 @@ pub struct Doorway {
     pub heads: Limits,
     /// What a connection over the limit is told, without being read: a whole HTTP answer, or nothing.
     pub turned_away: Bytes,
+    /// Whether the case of field names is kept.
+    pub preserve_header_case: bool,
     /// When this is cancelled, no further connection is taken and each open one ends after its request.
     pub stop: CancellationToken,
 }

@@ -23,7 +23,8 @@ pub struct Upstream {
 impl Upstream {
     /// A way without connections yet: they are made as requests need them.
     pub fn new(settings: Settings) -> Self {
-        let pool = |server| Arc::new(Pool::new(server, settings.connect_timeout, settings.idle_timeout));
+        let Settings { connect_timeout, idle_timeout, preserve_header_case, .. } = settings;
+        let pool = |server| Arc::new(Pool::new(server, connect_timeout, idle_timeout, preserve_header_case));
         let pools = settings.servers.iter().map(pool).collect();
         Self { settings, pools, turn: AtomicUsize::new(0) }
     }

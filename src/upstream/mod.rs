@@ -33,6 +33,8 @@ pub struct Settings {
     pub attempt_timeout: Duration,
     /// Which `Host` the upstream sees.
     pub host: Host,
+    /// Whether answers go on with the case of their field names.
+    pub preserve_header_case: bool,
 }
 
 /// One server of an upstream.

@@ -30,6 +30,7 @@ pub(super) struct Pool {
     pub(super) authority: Option<HeaderValue>,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    preserve_header_case: bool,
     /// Oldest first.
     idle: Mutex<VecDeque<Idle>>,
 }
@@ -48,13 +49,19 @@ pub(super) struct Connection {
 }
 
 impl Pool {
-    pub(super) fn new(server: &Server, connect_timeout: Duration, idle_timeout: Duration) -> Self {
+    pub(super) fn new(
+        server: &Server,
+        connect_timeout: Duration,
+        idle_timeout: Duration,
+        preserve_header_case: bool,
+    ) -> Self {
         let host = server.host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = server.port;
         let name = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority = if port == 80 { name } else { format!("{name}:{port}") };
         let authority = HeaderValue::from_str(&authority).ok();
-        Self { host, port, authority, connect_timeout, idle_timeout, idle: Mutex::default() }
+        let idle = Mutex::default();
+        Self { host, port, authority, connect_timeout, idle_timeout, preserve_header_case, idle }
     }
 
     /// The idle connection that was used last, unless it has been idle for too long.
@@ -100,7 +107,7 @@ impl Pool {
         let stream = open(&addresses).await.map_err(|error| self.not_sent(Reason::Connect, error))?;
         let line = Arc::new(Line::default());
         let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
+            .preserve_header_case(self.preserve_header_case)
             .max_header_size(Limits::ANSWER.head + 1)
             .max_headers(Limits::ANSWER.fields)
             .max_buf_size(BUFFER_LIMIT)
@@ -173,7 +180,7 @@ mod tests {
         ];
         for (host, port, expected) in cases {
             let server = Server { host: host.to_owned(), port };
-            let pool = Pool::new(&server, Duration::ZERO, Duration::ZERO);
+            let pool = Pool::new(&server, Duration::ZERO, Duration::ZERO, true);
             assert_eq!(pool.authority.unwrap(), expected);
         }
     }

@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
         if sieve.machine().is_idle()
             && let Some(head) = stream.line.await_answer()
         {
-            sieve.machine_mut().expect(head);
+            sieve.machine_mut().asked(head);
         }
         let before = buf.filled().len();
         ready!(sieve.poll_read(stream, cx, buf))?;

@@ -40,13 +40,25 @@ struct Talk {
     interim: VecDeque<Bytes>,
     /// The present request's body is in chunks that its handler may not have read.
     unread: bool,
-    /// The client's end is not to end the present request.
-    end_held: bool,
-    /// It has come.
-    ended: bool,
-    /// Whether the last answer changed the protocol, and whether the reader waits to hear that of the next.
-    upgraded: bool,
-    undecided: bool,
+    end: End,
+    upgrade: Upgrade,
+}
+
+/// The client's end: whether it sends no more.
+#[derive(Debug, Default)]
+struct End {
+    came: bool,
+    /// It is not to end the present request.
+    held: bool,
+}
+
+/// What becomes of a request to change the protocol.
+#[derive(Debug, Default)]
+struct Upgrade {
+    /// The last answer changed it.
+    granted: bool,
+    /// The reader waits to hear whether the next one does.
+    awaited: bool,
 }
 
 /// What the service is asked.
@@ -63,7 +75,7 @@ impl Exchange {
     /// From here on the present request is answered even when the client sends no more: it may only have closed its half.
     pub fn hold_end(&self) {
         let mut talk = self.talk();
-        talk.end_held = true;
+        talk.end.held = true;
         talk.unread = false;
     }
 
@@ -106,11 +118,11 @@ impl Exchange {
     pub fn answered(&self, upgraded: bool) -> bool {
         let mut talk = self.talk();
         talk.answered = talk.asked;
-        talk.upgraded = upgraded;
-        if std::mem::take(&mut talk.undecided) {
+        talk.upgrade.granted = upgraded;
+        if std::mem::take(&mut talk.upgrade.awaited) {
             talk.wake();
         }
-        !upgraded && (talk.ended || talk.whole < talk.asked)
+        !upgraded && (talk.end.came || talk.whole < talk.asked)
     }
 
     /// The answer's body came to its end.
@@ -142,16 +154,16 @@ impl Exchange {
     /// The client sends no more. Whether that has to wait.
     pub fn end(&self) -> bool {
         let mut talk = self.talk();
-        talk.ended = true;
-        talk.end_held
+        talk.end.came = true;
+        talk.end.held
     }
 
     /// Whether the answer to the request of this number changed the protocol; none before there is one.
     pub fn decision(&self, number: u64) -> Option<bool> {
         let mut talk = self.talk();
         let decided = talk.answered >= number;
-        talk.undecided = !decided;
-        decided.then_some(talk.upgraded)
+        talk.upgrade.awaited = !decided;
+        decided.then_some(talk.upgrade.granted)
     }
 
     /// Everything that hyper had to write was written, if perhaps not sent yet. The next interim answer, if there is one
@@ -181,9 +193,9 @@ impl Exchange {
     /// They all left. An end that had to wait for the answer need not wait any longer.
     pub fn flushed(&self) {
         let mut talk = self.talk();
-        if talk.end_held && talk.written == talk.asked {
-            talk.end_held = false;
-            if talk.ended {
+        if talk.end.held && talk.written == talk.asked {
+            talk.end.held = false;
+            if talk.end.came {
                 talk.wake();
             }
         }

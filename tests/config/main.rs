@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
-use oncegate::gateway::{Guard, Mode, Network, OnDuplicate, OnInFlight, StoreFailure};
+use oncegate::gateway::{
+    Case, Guard, MethodOverride, Mode, Network, OnDuplicate, OnInFlight, PathParameters, StoreFailure, Underscores,
+};
 use oncegate::keys::{FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use oncegate::{admin, store, telemetry, upstream};
@@ -85,6 +87,11 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(sweep_interval, Duration::from_mins(1));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
     assert!(gateway.trusted_proxies.is_empty());
+    assert_eq!((gateway.via.as_deref(), gateway.underscore_headers), (Some("oncegate"), Underscores::Drop));
+    assert!(server.preserve_header_case && upstreams[0].preserve_header_case);
+    let route = &gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Sensitive, PathParameters::Ignore));
+    assert_eq!((route.method_override, &route.cors), (MethodOverride::Refuse, &None));
     let limits = gateway.limits;
     assert_eq!((limits.connections, limits.in_flight, limits.waiters), (10_000, 4_096, 10_000));
     assert_eq!(limits.buffered_bodies, 256 << 20);
@@ -191,6 +198,57 @@ fn everything_that_can_be_set_arrives() {
         (StatusRule::Class(5), Judgement::Doubt),
     ];
     assert_eq!(guard.policy.outcomes, Outcomes::new(Preset::Strict, rules.into_iter().collect()));
+}
+
+/// A file with everything that a route says of paths and pages, and what stands around it, set to other than the default.
+fn odd_route() -> String {
+    let text = LEAST
+        .replace("/orders }", "/orders, case: insensitive, path_parameters: keep, method_override: ignore }")
+        .replace("    upstream:", "    cors: { origins: [\"HTTPS://Shop.example:8443\", \"*\"] }\n    upstream:");
+    format!("{text}via: none\nunderscore_headers: pass\npreserve_header_case: false\n")
+}
+
+#[test]
+fn what_a_route_says_of_paths_and_pages_arrives() {
+    let settings = loaded(&odd_route()).settings;
+    let route = &settings.gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Insensitive, PathParameters::Keep));
+    assert_eq!(route.method_override, MethodOverride::Ignore);
+    let cors = route.cors.as_ref().unwrap();
+    assert_eq!((cors.origins.as_slice(), cors.any), (&["https://shop.example:8443".to_owned()][..], true));
+    assert_eq!((settings.gateway.via, settings.gateway.underscore_headers), (None, Underscores::Pass));
+    assert!(!settings.server.preserve_header_case && !settings.upstreams[0].preserve_header_case);
+}
+
+#[test]
+fn names_that_say_nothing_of_a_request_are_refused_in_its_identity() {
+    let counted = "10:32 routes[0].idempotency.fingerprint.headers[0]";
+    for name in ["Via", "Connection", "Oncegate-Attempt"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "belongs to the connection");
+    }
+    for name in ["Forwarded", "X-Forwarded-For"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "which way a request came");
+    }
+    let shown = "10:32 routes[0].idempotency.replay.require_same[0]";
+    refused_guard("replay: { require_same: [TE] }", shown, "belongs to the connection");
+    let text = LEAST.replace("Idempotency-Key", "request_id");
+    refused(&text, "8:7 routes[0].idempotency", "`underscore_headers: pass`");
+    assert_eq!(warnings(&format!("{text}underscore_headers: pass\n")), Vec::<String>::new());
+}
+
+#[test]
+fn origins_are_written_as_browsers_write_them() {
+    let with =
+        |origins: &str| LEAST.replace("    upstream:", &format!("    cors: {{ origins: [{origins}] }}\n    upstream:"));
+    for bad in ["shop.example", "https://shop.example/", "'null'", "https://", "'https://a b'", "'https://*.example'"] {
+        refused(&with(bad), "6:23 routes[0].cors.origins[0]", "no origin");
+    }
+    assert!(warnings(&with(""))[0].contains("lets no page read"));
+    refused(
+        &LEAST.replace("    upstream:", "    cors: {}\n    upstream:"),
+        "6:11 routes[0].cors",
+        "`origins` is missing",
+    );
 }
 
 #[test]
@@ -349,16 +407,7 @@ fn what_is_for_later_is_refused_as_such() {
         ),
         (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
         (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
-        (LEAST.replace("    upstream:", "    cors: {}\n    upstream:"), "6:5 routes[0].cors"),
-        (LEAST.replace("path: /orders", "path: /orders, case: insensitive"), "5:46 routes[0].match.case"),
-        (
-            LEAST.replace("path: /orders", "path: /orders, path_parameters: keep"),
-            "5:46 routes[0].match.path_parameters",
-        ),
-        (
-            LEAST.replace("path: /orders", "path: /orders, method_override: refuse"),
-            "5:46 routes[0].match.method_override",
-        ),
+        (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
         (LEAST.replace("http://", "https://"), "2:23 upstreams.orders.servers[0]"),
         (format!("{LEAST}tls: {{}}\n"), "10:1 tls"),
@@ -452,6 +501,8 @@ fn a_route_behind_one_that_takes_all_its_requests_is_named() {
     );
     assert!(warnings_of("{ methods: [POST, PUT], path: /orders }").is_empty());
     assert!(warnings_of("{ methods: [POST], path: '/{id}' }").is_empty());
+    assert!(warnings_of("{ methods: [POST], path: /orders, case: insensitive }").is_empty());
+    assert_eq!(warnings_of("{ methods: [POST], path: /orders, path_parameters: keep }").len(), 1);
     let guard = "    idempotency: { key: [{ query: k }], scope: { trusted_header: A }, namespace: create-order }\n";
     let shared = warnings(&behind("{ methods: [PUT], path: /b }", guard));
     assert!(
@@ -494,7 +545,8 @@ fn what_check_prints_loads_again_and_hides_secrets() {
     let secret = format!(
         "{LEAST}admin: {{ token: s3cret-s3cret-s3cret }}\nstore: {{ kind: redis, url: 'redis://me:s3cret@db:1/2' }}\n"
     );
-    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret)]);
+    let paged = odd_route();
+    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret), loaded(&paged)]);
     for loaded_first in texts {
         let shown = config::show(&loaded_first.settings);
         assert!(!shown.contains("s3cret"), "{shown}");

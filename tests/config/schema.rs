@@ -27,6 +27,7 @@ fn knows_the_words_of_the_reader() {
         ("Log", format!("{LEAST}log: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Upstream", LEAST.replace("9001\"]", "9001\"], zzzzzzzzzzzz: 1")),
         ("Route", LEAST.replace("    upstream:", "    zzzzzzzzzzzz: 1\n    upstream:")),
+        ("Cors", LEAST.replace("    upstream:", "    cors: { zzzzzzzzzzzz: 1 }\n    upstream:")),
         ("Match", LEAST.replace("path: /orders", "path: /orders, zzzzzzzzzzzz: 1")),
         ("Idempotency", format!("{LEAST}      zzzzzzzzzzzz: 1\n")),
         ("Replay", format!("{LEAST}      replay: {{ zzzzzzzzzzzz: 1 }}\n")),

@@ -94,7 +94,7 @@ fn every_ambiguous_head_is_refused_and_ends_its_connection() {
 #[test]
 fn what_the_limits_allow_passes() {
     let upstream = created();
-    let gateway = gateway(&upstream, "");
+    let gateway = Gateway::start(&yaml(&upstream, "", "underscore_headers: pass"));
     let target = format!("/{}", "x".repeat(8191));
     let fields = "X-Own_Name: y\r\n".repeat(96) + "cONTENT-lENGTH: 0\r\nConnection: close";
     let head = with(&target, &fields);

@@ -297,14 +297,14 @@ fn hints_pass_before_the_answer_and_are_not_recorded() {
 fn late_hints_go_to_nobody() {
     let gate = Gate::new();
     let hold = gate.clone();
-    let upstream = ScriptedUpstream::start(move |request| match request.method().as_str() {
-        "POST" => Reply::raw("HTTP/1.1 103 Early Hints\r\nLink: </late>\r\n\r\n")
-            .after(&hold)
-            .then_send("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade"),
-        _ => {
-            hold.open();
-            Reply::whole(200, &[], "plain").after(&Gate::new())
+    let upstream = ScriptedUpstream::start(move |request| {
+        if request.method() == "POST" {
+            return Reply::raw("HTTP/1.1 103 Early Hints\r\nLink: </late>\r\n\r\n")
+                .after(&hold)
+                .then_send("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade");
         }
+        hold.open();
+        Reply::whole(200, &[], "plain").after(&Gate::new())
     });
     let text = crate::yaml(&upstream, "", "").replace("response_timeout: 10s", "response_timeout: 300ms");
     let gateway = Gateway::start(&text);

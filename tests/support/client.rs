@@ -108,6 +108,15 @@ pub(crate) fn exchange(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Answer> 
     read_answer(&mut stream)
 }
 
+/// Sends bytes on a new connection and reads all that comes until the other side closes it.
+pub(crate) fn raw_exchange(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut stream = connect(to)?;
+    stream.write_all(bytes)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
 pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -49,6 +49,7 @@ pub(super) fn start() -> io::Result<Api> {
         header_timeout: Duration::from_secs(30),
         heads: Limits::REQUEST,
         turned_away: Bytes::new(),
+        preserve_header_case: true,
         stop: CancellationToken::new(),
     };
     tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));

@@ -146,6 +146,7 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
         response_timeout: patience,
         attempt_timeout: patience,
         host: Host::Server,
+        preserve_header_case: true,
     });
     let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
     let (head, body) = answer.into_parts();
