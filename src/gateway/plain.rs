@@ -21,6 +21,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
+        routed.client.exchange.mind_end();
         let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
         let upstream = self.upstream(routed.route);
         let request = self.outbound(routed, head, body);

@@ -180,10 +180,6 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
-            Self::TargetTooLong(detail)
-            | Self::HeadersTooLarge(detail)
-            | Self::CodingRefused(detail)
-            | Self::VersionRefused(detail) => (*detail).to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
@@ -193,7 +189,11 @@ impl Problem {
             Self::InFlight(_) => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. } => (*detail).to_owned(),
+            Self::Duplicate { detail, .. }
+            | Self::TargetTooLong(detail)
+            | Self::HeadersTooLarge(detail)
+            | Self::CodingRefused(detail)
+            | Self::VersionRefused(detail) => (*detail).to_owned(),
             Self::AlreadyExecuted { .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
             }

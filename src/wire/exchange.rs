@@ -40,13 +40,27 @@ struct Talk {
     interim: VecDeque<Bytes>,
     /// The present request's body is in chunks that its handler may not have read.
     unread: bool,
-    /// The client's end is not to end the present request.
-    end_held: bool,
-    /// It has come.
-    ended: bool,
-    /// Whether the last answer changed the protocol, and whether the reader waits to hear that of the next.
-    upgraded: bool,
-    undecided: bool,
+    end: End,
+    upgrade: Upgrade,
+}
+
+/// The client's end: whether it sends no more.
+#[derive(Debug, Default)]
+struct End {
+    came: bool,
+    /// It is to end the present request.
+    minded: bool,
+    /// It waits for the present request's answer.
+    held: bool,
+}
+
+/// What becomes of a request to change the protocol.
+#[derive(Debug, Default)]
+struct Upgrade {
+    /// The last answer changed it.
+    granted: bool,
+    /// The reader waits to hear whether the next one does.
+    awaited: bool,
 }
 
 /// What the service is asked.
@@ -60,11 +74,19 @@ pub struct Asked {
 
 // For the doors.
 impl Exchange {
-    /// From here on the present request is answered even when the client sends no more: it may only have closed its half.
-    pub fn hold_end(&self) {
+    /// The present request's body was read whole.
+    pub fn read_whole(&self) {
+        self.talk().unread = false;
+    }
+
+    /// From here on the present request ends when the client sends no more. Without this it is answered all the same: the
+    /// client may only have closed its half, and the two cannot be told apart.
+    pub fn mind_end(&self) {
         let mut talk = self.talk();
-        talk.end_held = true;
-        talk.unread = false;
+        talk.end.minded = true;
+        if talk.end.held {
+            talk.wake();
+        }
     }
 
     /// Sends a whole interim answer's head (1xx) before the present request's answer. It is left out where it cannot be
@@ -97,6 +119,7 @@ impl Exchange {
         talk.asked += 1;
         talk.takes_interim = what.takes_interim;
         talk.unread = what.chunked;
+        talk.end.minded = false;
         talk.interim.clear();
         talk.refused.filter(|(number, _)| *number == talk.asked).map(|(_, fault)| fault)
     }
@@ -106,11 +129,11 @@ impl Exchange {
     pub fn answered(&self, upgraded: bool) -> bool {
         let mut talk = self.talk();
         talk.answered = talk.asked;
-        talk.upgraded = upgraded;
-        if std::mem::take(&mut talk.undecided) {
+        talk.upgrade.granted = upgraded;
+        if std::mem::take(&mut talk.upgrade.awaited) {
             talk.wake();
         }
-        !upgraded && (talk.ended || talk.whole < talk.asked)
+        !upgraded && (talk.whole < talk.asked || talk.end.came && talk.whole == talk.asked)
     }
 
     /// The answer's body came to its end.
@@ -139,19 +162,22 @@ impl Exchange {
         self.talk().broken = Some(fault);
     }
 
-    /// The client sends no more. Whether that has to wait.
-    pub fn end(&self) -> bool {
+    /// The client sends no more. Whether that has to wait, for a request that is whole and has no whole answer yet.
+    pub fn end(&self, cx: &Context<'_>) -> bool {
         let mut talk = self.talk();
-        talk.ended = true;
-        talk.end_held
+        talk.attend(cx);
+        talk.end.came = true;
+        talk.end.held = talk.whole > talk.written && !talk.end.minded;
+        talk.end.held
     }
 
     /// Whether the answer to the request of this number changed the protocol; none before there is one.
-    pub fn decision(&self, number: u64) -> Option<bool> {
+    pub fn decision(&self, number: u64, cx: &Context<'_>) -> Option<bool> {
         let mut talk = self.talk();
+        talk.attend(cx);
         let decided = talk.answered >= number;
-        talk.undecided = !decided;
-        decided.then_some(talk.upgraded)
+        talk.upgrade.awaited = !decided;
+        decided.then_some(talk.upgrade.granted)
     }
 
     /// Everything that hyper had to write was written, if perhaps not sent yet. The next interim answer, if there is one
@@ -160,9 +186,7 @@ impl Exchange {
         let mut talk = self.talk();
         talk.midway = false;
         talk.written = talk.said;
-        if !talk.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            talk.task = Some(cx.waker().clone());
-        }
+        talk.attend(cx);
         talk.next_interim()
     }
 
@@ -181,11 +205,9 @@ impl Exchange {
     /// They all left. An end that had to wait for the answer need not wait any longer.
     pub fn flushed(&self) {
         let mut talk = self.talk();
-        if talk.end_held && talk.written == talk.asked {
-            talk.end_held = false;
-            if talk.ended {
-                talk.wake();
-            }
+        if talk.end.held && talk.written >= talk.whole {
+            talk.end.held = false;
+            talk.wake();
         }
     }
 
@@ -195,6 +217,13 @@ impl Exchange {
 }
 
 impl Talk {
+    /// Remembers whom to wake.
+    fn attend(&mut self, cx: &Context<'_>) {
+        if !self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+        }
+    }
+
     /// Only where no other message's bytes are before or around it: all earlier answers were written, and nothing of the
     /// present one.
     fn next_interim(&mut self) -> Option<Bytes> {

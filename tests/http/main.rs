@@ -20,6 +20,7 @@ mod framing;
 mod keys;
 mod main_job;
 mod modes;
+mod odd_answers;
 mod paths;
 
 use gateway::Gateway;

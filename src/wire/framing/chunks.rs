@@ -88,10 +88,11 @@ impl Chunks {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
                 Place::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
-            (Place::Size { size, digits: 1.. }, b'\r') => Place::SizeLf { size: *size },
+            (Place::Size { size, digits: 1.. } | Place::Extension { size, named: true }, b'\r') => {
+                Place::SizeLf { size: *size }
+            }
             (Place::Size { size, digits: 1.. }, b';') => Place::Extension { size: *size, named: false },
             (Place::Size { .. }, _) => return malformed("A chunk's size is no size."),
-            (Place::Extension { size, named: true }, b'\r') => Place::SizeLf { size: *size },
             (Place::Extension { size, named }, byte) => {
                 let begins = *named || is_token(byte);
                 let blank = matches!(byte, b' ' | b'\t');

@@ -38,15 +38,18 @@ impl Fields {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
             7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
             10 if name.eq_ignore_ascii_case(b"connection") => self.upgrade_named |= names_upgrade(value),
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                if self.length.replace(length(value)?).is_some() {
-                    return Err(Fault::malformed("Several Content-Length fields."));
-                }
-            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.codings.take(value),
             _ => {}
         }
         Ok(())
+    }
+
+    fn take_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+        match self.length.replace(length(value)?) {
+            None => Ok(()),
+            Some(_) => Err(Fault::malformed("Several Content-Length fields.")),
+        }
     }
 
     /// Whether another protocol is asked for.

@@ -85,9 +85,9 @@ pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
 pub(super) fn is_token(byte: u8) -> bool {
     const TOKEN: [bool; 256] = {
         let mut table = [false; 256];
-        let mut byte = 0;
+        let mut byte = 0_u8;
         while byte < 128 {
-            table[byte as usize] = (byte as u8).is_ascii_alphanumeric();
+            table[byte as usize] = byte.is_ascii_alphanumeric();
             byte += 1;
         }
         let marks = b"!#$%&'*+-.^_`|~";

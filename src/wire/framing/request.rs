@@ -167,7 +167,7 @@ impl Head {
         let (Found::Line(bytes) | Found::Part(bytes) | Found::TooLong(bytes) | Found::Broken(bytes, _)) = found;
         let parts = split(bytes, limits.target)?;
         match (found, parts) {
-            (Found::Line(_), Some((target, version))) => {
+            (Found::Line(_), Some(Parts { target, version })) => {
                 check_target(target)?;
                 self.line = Some(Line { http_10: is_http_10(version)? });
                 Ok(true)
@@ -185,9 +185,15 @@ impl Head {
     }
 }
 
+/// What follows the method in a request line.
+struct Parts<'a> {
+    target: &'a [u8],
+    version: &'a [u8],
+}
+
 /// Target and version of a request line, once both can be told apart. The target's length counts before anything else is
 /// wrong with it, and before it is whole.
-fn split(line: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Fault> {
+fn split(line: &[u8], limit: usize) -> Result<Option<Parts<'_>>, Fault> {
     let method = line.iter().take(METHOD + 1).position(|byte| !is_token(*byte));
     let rest = match method {
         Some(end @ 1..) if line[end] == b' ' => &line[end + 1..],
@@ -196,7 +202,7 @@ fn split(line: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Fault> {
         None => return Ok(None),
     };
     match rest.iter().take(limit + 1).position(|byte| *byte == b' ') {
-        Some(end) => Ok(Some((&rest[..end], &rest[end + 1..]))),
+        Some(end) => Ok(Some(Parts { target: &rest[..end], version: &rest[end + 1..] })),
         None if rest.len() > limit => {
             Err(Fault { kind: Kind::TargetTooLong, detail: "The request's target is too long." })
         }
