@@ -60,7 +60,7 @@ impl Answers {
     }
 
     /// A request was sent; `head` says that it was HEAD.
-    pub fn expect(&mut self, head: bool) {
+    pub fn asked(&mut self, head: bool) {
         self.place = Place::Head(Head::new(head));
     }
 

@@ -233,7 +233,7 @@ fn behind_an_upgrade_nothing_is_read_until_it_is_decided() {
 
 fn answer(stream: impl AsRef<[u8]>, head: bool) -> (bool, usize, Result<(), Fault>) {
     let mut machine = Answers::new(SMALL);
-    machine.expect(head);
+    machine.asked(head);
     let (good, done) = shown(&mut machine, stream.as_ref(), Vec::new());
     (machine.is_idle(), good, done)
 }
@@ -409,8 +409,8 @@ proptest! {
         let line = stream.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let stream = [b"HTTP/1.1 200 OK\r\n", &stream[line..]].concat();
         let (mut whole, mut bytewise) = (Answers::new(SMALL), Answers::new(SMALL));
-        whole.expect(false);
-        bytewise.expect(false);
+        whole.asked(false);
+        bytewise.asked(false);
         let verdict = shown(&mut whole, &stream, Vec::new());
         prop_assert_eq!(&shown(&mut bytewise, &stream, (0..stream.len()).collect()), &verdict);
     }
