@@ -237,3 +237,58 @@ impl Talk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HINTS: Bytes = Bytes::from_static(b"HTTP/1.1 103 Early Hints\r\n\r\n");
+
+    fn ask(exchange: &Exchange) {
+        assert_eq!(exchange.asked(Asked { takes_interim: true, chunked: false }), None);
+        exchange.interim(HINTS);
+    }
+
+    fn flush(exchange: &Exchange) -> Option<Bytes> {
+        exchange.flushing(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn an_interim_answer_waits_until_nothing_is_midway() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        // A part of `100 Continue`.
+        exchange.wrote();
+        assert_eq!(exchange.writing(), None);
+        assert_eq!(flush(&exchange), Some(HINTS));
+        assert_eq!(flush(&exchange), None);
+    }
+
+    #[test]
+    fn an_interim_answer_waits_for_the_answers_before_it() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        exchange.answered(false);
+        assert_eq!(exchange.writing(), Some(HINTS), "right before the answer's first byte");
+        exchange.said();
+        // The next request is asked while nothing of the first answer has gone out.
+        ask(&exchange);
+        assert_eq!(exchange.writing(), None);
+        exchange.wrote();
+        assert_eq!(exchange.writing(), None);
+        assert_eq!(flush(&exchange), Some(HINTS));
+    }
+
+    #[test]
+    fn an_interim_answer_is_left_out_once_the_answer_has_begun() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        exchange.wrote();
+        exchange.answered(false);
+        exchange.wrote();
+        assert_eq!((exchange.writing(), flush(&exchange)), (None, None));
+        exchange.interim(HINTS);
+        exchange.said();
+        assert_eq!(flush(&exchange), None);
+    }
+}

@@ -92,7 +92,10 @@ async fn an_interim_answer_is_sent_at_once() {
 async fn an_interim_answer_never_comes_amid_another() {
     for size in [1, 7, 64, 4096] {
         let mut near = serve(size, |request, client| async move {
-            client.exchange.interim(Bytes::from_static(HINTS));
+            // With a body, 100 is on its way by the time that the body is there.
+            if request.method() == http::Method::GET {
+                client.exchange.interim(Bytes::from_static(HINTS));
+            }
             let body = request.into_body().collect().await.unwrap().to_bytes();
             client.exchange.interim(Bytes::from_static(HINTS));
             tokio::task::yield_now().await;
@@ -105,15 +108,28 @@ async fn an_interim_answer_never_comes_amid_another() {
         let reading = async { from.read_to_string(&mut text).await.unwrap() };
         let (written, _) = tokio::join!(to.write_all(&sent), reading);
         written.unwrap();
-        // With all whole interim answers gone, three whole answers are left.
-        let hints = std::str::from_utf8(HINTS).unwrap();
-        let left = text.replace(hints, "").replace("HTTP/1.1 100 Continue\r\n\r\n", "");
-        let ends: Vec<_> =
-            left.split("HTTP/1.1 200 OK\r\n").map(|part| part.trim_start_matches(|c| c != 'x')).collect();
-        let x = "x".repeat(3000);
-        assert_eq!(ends, ["", &x, &format!("{x}ab"), &x], "{size}");
-        assert!(text.matches(hints).count() >= 3, "{size}: {text:?}");
+        let kinds = messages(&text);
+        let answers: Vec<_> = kinds.iter().filter(|kind| **kind > 199).collect();
+        assert_eq!(answers, [&3000, &3002, &3000], "{size}: {text:?}");
+        assert!(kinds.iter().filter(|kind| **kind == 103).count() >= 3, "{size}: {kinds:?}");
     }
+}
+
+/// The messages of a stream, read one after the other: the status of interim answers, the length of others.
+fn messages(mut stream: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    while !stream.is_empty() {
+        let (head, rest) = stream.split_once("\r\n\r\n").unwrap();
+        let status = head.strip_prefix("HTTP/1.1 ").and_then(|line| line.get(..3)).unwrap().parse().unwrap();
+        let length = match status {
+            100 | 103 => 0,
+            _ => head.split_once("content-length: ").unwrap().1.split("\r\n").next().unwrap().parse().unwrap(),
+        };
+        assert!(head.matches("HTTP").count() == 1 && rest[..length].bytes().all(|byte| b"xab".contains(&byte)));
+        found.push(if status < 200 { status } else { length });
+        stream = &rest[length..];
+    }
+    found
 }
 
 #[tokio::test]
