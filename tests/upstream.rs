@@ -270,7 +270,6 @@ async fn a_body_cut_short_is_an_error() {
         Reply::chunked_cut_short(200, &[], &[b"12345"]),
         Reply::chunked_cut_short(200, &[], &[]),
         Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n123").then_close(),
-        Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").then_hang(),
     ];
     for (case, reply) in replies.into_iter().enumerate() {
         let server = ScriptedUpstream::start(move |_| reply.clone());
@@ -279,6 +278,24 @@ async fn a_body_cut_short_is_an_error() {
         assert!(body(answer).await.is_err(), "case {case}");
         assert_eq!(server.executions("X-Key", "k"), 1, "case {case}");
     }
+}
+
+#[tokio::test]
+async fn a_malformed_body_is_an_error_and_no_answer_where_it_comes_with_its_head() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let server = ScriptedUpstream::start(move |request| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        match request.connection {
+            1 => Reply::raw(format!("{head}xyz\r\n")).then_hang(),
+            _ => Reply::raw(head).then_wait(&hold).then_send("xyz\r\n").then_hang(),
+        }
+    });
+    let client = client(&[&server]);
+    unknown(&client).await;
+    let answer = client.send(order()).await.unwrap();
+    gate.open();
+    assert!(body(answer).await.is_err());
 }
 
 #[tokio::test]

@@ -62,8 +62,7 @@ impl Gateway {
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
-        // All was said that is needed. A client that says no more may still listen.
-        routed.client.exchange.hold_end();
+        routed.client.exchange.read_whole();
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone())) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,

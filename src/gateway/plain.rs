@@ -22,6 +22,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
+        routed.client.exchange.mind_end();
         let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
         let upstream = self.upstream(routed.route);
         let wish = head.extensions.remove::<OnUpgrade>();

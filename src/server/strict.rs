@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Strict<S> {
         let exchange = &self.client.exchange;
         let requests = self.sieve.machine();
         if requests.is_undecided()
-            && let Some(raw) = exchange.decision(requests.heads())
+            && let Some(raw) = exchange.decision(requests.heads(), cx)
         {
             self.sieve.machine_mut().decided(raw);
         }
@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Strict<S> {
             match this.reading {
                 // An end read here would end the answer too.
                 Reading::Refused => return Poll::Pending,
-                Reading::Ended if this.client.exchange.end() => return Poll::Pending,
+                Reading::Ended if this.client.exchange.end(cx) => return Poll::Pending,
                 Reading::Ended => return Poll::Ready(Ok(())),
                 Reading::Open => ready!(this.poll_sieve(cx, buf))?,
             }
@@ -222,3 +222,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Strict<S> {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests;

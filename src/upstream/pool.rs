@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, Method, Request, Response};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
 
+use super::strict::Strict;
 use super::wire::{Line, Wire};
 use super::{NotSent, Outgoing, Reason, Server};
 use crate::clock::Clock;
@@ -106,12 +108,13 @@ impl Pool {
         let addresses: Vec<_> = found.map_err(|error| self.not_sent(Reason::Dns, error))?.collect();
         let stream = open(&addresses).await.map_err(|error| self.not_sent(Reason::Connect, error))?;
         let line = Arc::new(Line::default());
+        let stream = Strict::new(Wire::new(stream, Arc::clone(&line)), Arc::clone(&line));
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(self.preserve_header_case)
             .max_header_size(Limits::ANSWER.head + 1)
             .max_headers(Limits::ANSWER.fields)
             .max_buf_size(BUFFER_LIMIT)
-            .handshake(Wire::new(stream, Arc::clone(&line)))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.not_sent(Reason::Connect, error))?;
         tokio::spawn(async move {

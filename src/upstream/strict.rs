@@ -14,47 +14,29 @@ use crate::wire::framing::{Answers, Limits};
 
 /// The connection.
 pub(super) struct Strict<S> {
-    stream: Heard<S>,
-    sieve: Sieve<Answers>,
-}
-
-/// A stream whose every sign of life is noted, also of what is not passed on yet.
-struct Heard<S> {
     stream: S,
     line: Arc<Line>,
+    sieve: Sieve<Answers>,
 }
 
 impl<S> Strict<S> {
     pub(super) fn new(stream: S, line: Arc<Line>) -> Self {
-        Self { stream: Heard { stream, line }, sieve: Sieve::new(Answers::new(Limits::ANSWER)) }
-    }
-
-    /// The stream itself.
-    pub(super) fn stream(&self) -> &S {
-        &self.stream.stream
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
-        self.line.hear();
-        Poll::Ready(read)
+        Self { stream, line, sieve: Sieve::new(Answers::new(Limits::ANSWER)) }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, sieve } = self.get_mut();
+        let Self { stream, line, sieve } = self.get_mut();
         if sieve.machine().is_idle()
-            && let Some(head) = stream.line.await_answer()
+            && let Some(head) = line.await_answer()
         {
             sieve.machine_mut().asked(head);
         }
         let before = buf.filled().len();
         ready!(sieve.poll_read(stream, cx, buf))?;
         let Some(fault) = sieve.fault() else { return Poll::Ready(Ok(())) };
-        stream.line.spoil();
+        line.spoil();
         // An answer that is whole goes to whom it belongs, whatever comes after it. Of a broken one nothing more is
         // needed: where its head came along with the fault, its client gets an error rather than half an answer.
         if sieve.machine().is_idle() && buf.filled().len() > before {
@@ -67,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream.stream).poll_write(cx, buf)
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -75,18 +57,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream.stream).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.stream.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream.stream).poll_flush(cx)
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream.stream).poll_shutdown(cx)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }

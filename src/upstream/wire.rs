@@ -8,12 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-use super::strict::Strict;
 
 /// Nothing of the present request was written.
 const CLEAN: u8 = 0;
@@ -72,8 +69,7 @@ impl Line {
         self.spoiled.store(true, Ordering::Relaxed);
     }
 
-    /// Something was read.
-    pub(super) fn hear(&self) {
+    fn hear(&self) {
         if self.state.load(Ordering::Relaxed) == TOUCHED {
             self.heard.store(true, Ordering::Relaxed);
         }
@@ -122,18 +118,18 @@ fn is_closed(error: &io::Error) -> bool {
 
 /// The socket. Only its first write of a request costs more than the bare socket would.
 pub(super) struct Wire {
-    io: TokioIo<Strict<TcpStream>>,
+    io: TcpStream,
     line: Arc<Line>,
 }
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { io: TokioIo::new(Strict::new(stream, Arc::clone(&line))), line }
+        Self { io: stream, line }
     }
 
     /// Looks at the socket without the event loop: nothing to read is the only good answer on an idle connection.
     fn look(&self) -> Poll<io::Result<()>> {
-        match SockRef::from(self.io.inner().stream()).peek(&mut [MaybeUninit::uninit()]) {
+        match SockRef::from(&self.io).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Poll::Ready(Ok(())),
             // Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.
             Ok(_) => {
@@ -147,19 +143,22 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         // hyper reads an idle connection before it takes the next request from its queue. So an end found here
         // gives the request back unsent.
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
             return self.look();
         }
+        if read.is_ready() {
+            self.line.hear();
+        }
         read
     }
 }
 
-impl Write for Wire {
+impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.line.write(buf.len(), || Pin::new(&mut this.io).poll_write(cx, buf))

@@ -48,7 +48,9 @@ struct Talk {
 #[derive(Debug, Default)]
 struct End {
     came: bool,
-    /// It is not to end the present request.
+    /// It is to end the present request.
+    minded: bool,
+    /// It waits for the present request's answer.
     held: bool,
 }
 
@@ -72,11 +74,19 @@ pub struct Asked {
 
 // For the doors.
 impl Exchange {
-    /// From here on the present request is answered even when the client sends no more: it may only have closed its half.
-    pub fn hold_end(&self) {
+    /// The present request's body was read whole.
+    pub fn read_whole(&self) {
+        self.talk().unread = false;
+    }
+
+    /// From here on the present request ends when the client sends no more. Without this it is answered all the same: the
+    /// client may only have closed its half, and the two cannot be told apart.
+    pub fn mind_end(&self) {
         let mut talk = self.talk();
-        talk.end.held = true;
-        talk.unread = false;
+        talk.end.minded = true;
+        if talk.end.held {
+            talk.wake();
+        }
     }
 
     /// Sends a whole interim answer's head (1xx) before the present request's answer. It is left out where it cannot be
@@ -109,6 +119,7 @@ impl Exchange {
         talk.asked += 1;
         talk.takes_interim = what.takes_interim;
         talk.unread = what.chunked;
+        talk.end.minded = false;
         talk.interim.clear();
         talk.refused.filter(|(number, _)| *number == talk.asked).map(|(_, fault)| fault)
     }
@@ -122,7 +133,7 @@ impl Exchange {
         if std::mem::take(&mut talk.upgrade.awaited) {
             talk.wake();
         }
-        !upgraded && (talk.end.came || talk.whole < talk.asked)
+        !upgraded && (talk.whole < talk.asked || talk.end.came && talk.whole == talk.asked)
     }
 
     /// The answer's body came to its end.
@@ -151,16 +162,19 @@ impl Exchange {
         self.talk().broken = Some(fault);
     }
 
-    /// The client sends no more. Whether that has to wait.
-    pub fn end(&self) -> bool {
+    /// The client sends no more. Whether that has to wait, for a request that is whole and has no whole answer yet.
+    pub fn end(&self, cx: &Context<'_>) -> bool {
         let mut talk = self.talk();
+        talk.attend(cx);
         talk.end.came = true;
+        talk.end.held = talk.whole > talk.written && !talk.end.minded;
         talk.end.held
     }
 
     /// Whether the answer to the request of this number changed the protocol; none before there is one.
-    pub fn decision(&self, number: u64) -> Option<bool> {
+    pub fn decision(&self, number: u64, cx: &Context<'_>) -> Option<bool> {
         let mut talk = self.talk();
+        talk.attend(cx);
         let decided = talk.answered >= number;
         talk.upgrade.awaited = !decided;
         decided.then_some(talk.upgrade.granted)
@@ -172,9 +186,7 @@ impl Exchange {
         let mut talk = self.talk();
         talk.midway = false;
         talk.written = talk.said;
-        if !talk.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            talk.task = Some(cx.waker().clone());
-        }
+        talk.attend(cx);
         talk.next_interim()
     }
 
@@ -193,11 +205,9 @@ impl Exchange {
     /// They all left. An end that had to wait for the answer need not wait any longer.
     pub fn flushed(&self) {
         let mut talk = self.talk();
-        if talk.end.held && talk.written == talk.asked {
+        if talk.end.held && talk.written >= talk.whole {
             talk.end.held = false;
-            if talk.end.came {
-                talk.wake();
-            }
+            talk.wake();
         }
     }
 
@@ -207,6 +217,13 @@ impl Exchange {
 }
 
 impl Talk {
+    /// Remembers whom to wake.
+    fn attend(&mut self, cx: &Context<'_>) {
+        if !self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+        }
+    }
+
     /// Only where no other message's bytes are before or around it: all earlier answers were written, and nothing of the
     /// present one.
     fn next_interim(&mut self) -> Option<Bytes> {
@@ -218,5 +235,60 @@ impl Talk {
         if let Some(task) = &self.task {
             task.wake_by_ref();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HINTS: Bytes = Bytes::from_static(b"HTTP/1.1 103 Early Hints\r\n\r\n");
+
+    fn ask(exchange: &Exchange) {
+        assert_eq!(exchange.asked(Asked { takes_interim: true, chunked: false }), None);
+        exchange.interim(HINTS);
+    }
+
+    fn flush(exchange: &Exchange) -> Option<Bytes> {
+        exchange.flushing(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn an_interim_answer_waits_until_nothing_is_midway() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        // A part of `100 Continue`.
+        exchange.wrote();
+        assert_eq!(exchange.writing(), None);
+        assert_eq!(flush(&exchange), Some(HINTS));
+        assert_eq!(flush(&exchange), None);
+    }
+
+    #[test]
+    fn an_interim_answer_waits_for_the_answers_before_it() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        exchange.answered(false);
+        assert_eq!(exchange.writing(), Some(HINTS), "right before the answer's first byte");
+        exchange.said();
+        // The next request is asked while nothing of the first answer has gone out.
+        ask(&exchange);
+        assert_eq!(exchange.writing(), None);
+        exchange.wrote();
+        assert_eq!(exchange.writing(), None);
+        assert_eq!(flush(&exchange), Some(HINTS));
+    }
+
+    #[test]
+    fn an_interim_answer_is_left_out_once_the_answer_has_begun() {
+        let exchange = Exchange::default();
+        ask(&exchange);
+        exchange.wrote();
+        exchange.answered(false);
+        exchange.wrote();
+        assert_eq!((exchange.writing(), flush(&exchange)), (None, None));
+        exchange.interim(HINTS);
+        exchange.said();
+        assert_eq!(flush(&exchange), None);
     }
 }

@@ -22,6 +22,7 @@ mod headers;
 mod keys;
 mod main_job;
 mod modes;
+mod odd_answers;
 mod paths;
 mod raw;
 mod requests;
