@@ -87,6 +87,7 @@ fn what_is_about_the_gateway_is_answered_here() {
     let answer = send(&gateway, "OPTIONS *", "Host: a\r\n");
     assert_eq!((answer.status, answer.header("oncegate-source")), (204, Some("gateway")));
     assert_eq!(answer.header("allow"), Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    assert_eq!(answer.header("via"), None, "it was handed on by nobody");
     for method in ["GET", "POST", "DELETE"] {
         assert!(is_refused(&send(&gateway, &format!("{method} *"), "Host: a\r\n")), "{method}");
     }
