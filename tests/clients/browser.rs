@@ -2,7 +2,9 @@
 //! reuses dies before an answer came. This is Chromium at a shop that books every order that it reads.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use oncegate::clock::Clock;
 use tempfile::TempDir;
 
+use crate::client::PATIENCE;
 use crate::cut::Cut;
 use crate::gateway::Gateway;
 use crate::upstream::{Recorded, Reply, ScriptedUpstream};
@@ -69,7 +72,7 @@ routes:
     ))
 }
 
-/// Chromium without a window, with a profile of its own.
+/// Chromium without a window, with a profile and a process group of its own.
 struct Browser {
     child: Child,
     folder: TempDir,
@@ -88,6 +91,7 @@ impl Browser {
             .env("HOME", folder.path())
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_CACHE_HOME")
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(folder.path().join("log")).unwrap())
@@ -99,16 +103,17 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked to, it takes its own processes with it, so that nothing writes into the folder any more.
-        let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
-        let deadline = Clock::instant() + Duration::from_secs(5);
-        while asked.is_ok() && Clock::instant() < deadline && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("--- the browser's log\n{}", std::fs::read_to_string(self.folder.path().join("log")).unwrap());
+        }
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).status();
+        let _ = self.child.wait();
+        // Its other processes may still be writing into the folder.
+        let deadline = Clock::instant() + PATIENCE;
+        while std::fs::remove_dir_all(self.folder.path()).is_err_and(|error| error.kind() != ErrorKind::NotFound)
+            && Clock::instant() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
