@@ -1,6 +1,5 @@
 //! HTTP/2 on one connection, to its end. Whoever answers the requests sees them in the words of HTTP/1.1.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::{Doorway, FAREWELL};
-use crate::wire::Client;
+use crate::wire::{Client, fields};
 
 /// How much of an answer waits for a client that does not read, in bytes, for each of its requests.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -65,12 +64,14 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         let mut stream = Stream::open(&streams);
         let (mut head, body) = request.into_parts();
+        let well_formed = fields::are_well_formed(&head.headers);
         in_words_of_http1(&mut head);
-        let answer = handle(Request::from_parts(head, body), Arc::clone(&client));
+        let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
-            let answer = answer.await;
+            // As the library does with all else that is malformed: the stream is reset.
+            let answer = answer.ok_or(h2::Error::from(h2::Reason::PROTOCOL_ERROR))?.await;
             stream.answered = true;
-            Ok::<_, Infallible>(answer.map(|body| Counted { body, _stream: stream }))
+            Ok::<_, h2::Error>(answer.map(|body| Counted { body, _stream: stream }))
         }
     });
     let connection = builder(settings).serve_connection(TokioIo::new(io), service);

@@ -1,6 +1,7 @@
 //! Connections as the doors see them: who is at the other end, and how they came.
 
 mod certificate;
+pub mod fields;
 mod network;
 
 pub use certificate::Certificate;

@@ -147,6 +147,6 @@ macro_rules! scripts {
 }
 
 scripts! {
-    plain: drain, floods, upstream_requests;
+    plain: drain, floods, upstream_answers, upstream_requests;
     both: bodies, connections, guard,
 }
