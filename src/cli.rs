@@ -3,12 +3,13 @@
 mod explain;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::Ended;
 use crate::config::{self, Loaded};
 use crate::{app, telemetry, tls};
 
@@ -16,7 +17,8 @@ use crate::{app, telemetry, tls};
 const MISCONFIGURED: u8 = 2;
 
 /// What scripts go by.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed while running, 2 bad command line or configuration.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed while running or ended by a second signal, 2 bad command line or configuration.";
 
 #[derive(Debug, Parser)]
 #[command(name = "oncegate", version, about, arg_required_else_help = true, after_help = EXIT_CODES)]
@@ -27,7 +29,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway. SIGTERM or Ctrl-C drains it, a second one ends it at once.
+    /// Run the gateway. SIGTERM or Ctrl-C drains it, a second one ends it at once; SIGHUP reads the file again.
     Serve(ConfigFile),
     /// Validate a configuration file: print all its faults, or the settings with all defaults and masked secrets.
     Check(ConfigFile),
@@ -56,7 +58,7 @@ struct Demo {
 /// Parses this process's command line and does what it says.
 pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Serve(file) => with_config(&file, serve),
+        Command::Serve(file) => with_config(&file, |loaded| serve(loaded, &file.config)),
         Command::Check(file) => with_config(&file, |loaded| check(&loaded)).or_else(|error| Ok(misconfigured(&error))),
         Command::Explain(given) => {
             let explained = with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?));
@@ -85,9 +87,12 @@ fn misconfigured(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(MISCONFIGURED)
 }
 
-fn serve(loaded: Loaded) -> anyhow::Result<()> {
+fn serve(loaded: Loaded, file: &Path) -> anyhow::Result<()> {
     let logs = telemetry::start(&loaded.settings.log).map_err(anyhow::Error::msg)?;
-    Ok(app::serve(loaded.settings, logs.lines_lost())?)
+    match app::serve(loaded.settings, file, logs)? {
+        Ended::Drained => Ok(()),
+        Ended::AtOnce => Err(anyhow::anyhow!("ended by a second signal, before what was under way was finished")),
+    }
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.

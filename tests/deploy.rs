@@ -83,7 +83,8 @@ fn each_alert_fires_and_rests_as_its_tests_say() {
 /// Every metric that an alert reads is one that the gateway writes.
 #[test]
 fn alerts_read_metrics_that_exist() {
-    let metrics = oncegate::telemetry::Metrics::new(&["route".to_owned()], &["upstream".to_owned()]).unwrap();
+    let metrics = oncegate::telemetry::Metrics::new().unwrap();
+    let _handles = (metrics.route("route"), metrics.upstream("upstream"));
     let written = metrics.render();
     let alerts = std::fs::read_to_string(root().join("deploy/prometheus/alerts.yml")).unwrap();
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -94,6 +95,28 @@ fn alerts_read_metrics_that_exist() {
             |line: &str| line.strip_prefix("# TYPE ").is_some_and(|rest| rest.split(' ').next() == Some(name));
         assert!(written.lines().any(is_written), "{name} is not written");
     }
+}
+
+/// The units, with the binary where it is.
+#[test]
+fn systemd_takes_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let put = |name: &str, from: &str, to: &str| {
+        let whole = std::fs::read_to_string(root().join("deploy").join(name)).unwrap();
+        assert!(whole.contains(from), "{name} no longer says `{from}`");
+        std::fs::write(place(name), whole.replace(from, to)).unwrap();
+    };
+    let verify = || {
+        let output =
+            output(Path::new("systemd-analyze"), &["verify", &place("oncegate.service"), &place("oncegate.socket")]);
+        text(&output).lines().filter(|line| line.contains("oncegate.")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    put("oncegate.socket", "", "");
+    put("oncegate.service", "/usr/local/bin/oncegate", env!("CARGO_BIN_EXE_oncegate"));
+    assert_eq!(verify(), Vec::<String>::new());
+    put("oncegate.service", "WatchdogSec=", "WatchdockSec=");
+    assert!(verify().iter().any(|line| line.contains("WatchdockSec")));
 }
 
 #[test]

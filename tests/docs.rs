@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use oncegate::config::parse;
-use oncegate::telemetry::{Handshake, Metrics, Outcome, StoreOp, Verdict};
+use oncegate::telemetry::{Handshake, Metrics, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use regex::Regex;
 
 fn page(name: &str) -> String {
@@ -62,7 +62,7 @@ fn the_readme_says_what_each_problem_is_and_what_to_do() {
 
 #[test]
 fn the_readme_lists_every_refusal_of_the_operators_door() {
-    let source = page("src/admin/mod.rs") + &page("src/admin/keys.rs");
+    let source = page("src/admin/mod.rs") + &page("src/admin/keys.rs") + &page("src/admin/bodies.rs");
     let call = Regex::new(r#"problem\([^"]*"([a-z-]+)""#).unwrap();
     let readme = page("README.md");
     let codes: BTreeSet<_> = call.captures_iter(&source).map(|found| found[1].to_owned()).collect();
@@ -96,12 +96,16 @@ fn files_that_are_named_exist() {
 #[test]
 fn the_readme_lists_every_metric_and_label() {
     let readme = page("README.md");
-    let written = Metrics::new(&["route".to_owned()], &["upstream".to_owned()]).unwrap().render();
+    let metrics = Metrics::new().unwrap();
+    let _handles = (metrics.route("route"), metrics.upstream("upstream"));
+    let written = metrics.render();
     let names = written.lines().filter_map(|line| line.strip_prefix("# TYPE oncegate_")?.split(' ').next());
     assert_eq!(missing(&readme, names), Vec::<&str>::new());
     assert_eq!(missing(&readme, Verdict::ALL.iter().map(|verdict| verdict.label())), Vec::<&str>::new());
     assert_eq!(missing(&readme, Outcome::ALL.iter().map(|outcome| outcome.label())), Vec::<&str>::new());
     assert_eq!(missing(&readme, Handshake::ALL.iter().map(|step| step.label())), Vec::<&str>::new());
+    assert_eq!(missing(&readme, ReloadResult::ALL.iter().map(|result| result.label())), Vec::<&str>::new());
+    assert_eq!(missing(&readme, Timeout::ALL.iter().map(|kind| kind.label())), Vec::<&str>::new());
     assert_eq!(missing(&readme, StoreOp::ALL.iter().map(|op| op.label())), Vec::<&str>::new());
 }
 

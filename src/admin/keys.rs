@@ -82,7 +82,8 @@ pub(super) async fn resolve(
             "The record is not the one that you looked at.",
         );
     }
-    let Some(namespace) = admin.namespaces.get(&record.namespace) else {
+    let rules = (admin.rules)();
+    let Some(namespace) = rules.namespaces.get(&record.namespace) else {
         return problem(StatusCode::CONFLICT, "route-unknown", "No configured route has this record's namespace.");
     };
     let ending = resolution.outcome.ending();
@@ -147,9 +148,10 @@ fn time(at: Time) -> Value {
 impl Admin {
     /// The record without what clients sent: no key, no body, no header values.
     fn describe(&self, id: &OperationId, record: &Record) -> Value {
+        let rules = (self.rules)();
         let mut shown = json!({
             "id": id.to_string(),
-            "route": self.namespaces.get(&record.namespace).map(|namespace| &namespace.route),
+            "route": rules.namespaces.get(&record.namespace).map(|namespace| &namespace.route),
             "attempt": record.number,
             "expires": time(record.expires),
         });

@@ -1,11 +1,13 @@
 //! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
 
+mod bodies;
 mod keys;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,16 +17,19 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use hyper::body::Incoming;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
 use crate::telemetry::Metrics;
+use crate::wire::Inbound;
+use crate::wire::framing::Fault;
 
 /// What the operators' door is told.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Where it listens; none: no door.
     pub listen: Option<SocketAddr>,
@@ -32,6 +37,8 @@ pub struct Settings {
     pub token: Option<String>,
     /// What `/readyz` asks.
     pub ready: Ready,
+    /// How many connections it may have.
+    pub connections: usize,
 }
 
 impl std::fmt::Debug for Settings {
@@ -41,6 +48,7 @@ impl std::fmt::Debug for Settings {
             .field("listen", &self.listen)
             .field("token", &token)
             .field("ready", &self.ready)
+            .field("connections", &self.connections)
             .finish()
     }
 }
@@ -63,23 +71,38 @@ pub struct Namespace {
     pub terms: Terms,
 }
 
+/// What the door goes by, as one configuration has it.
+pub struct Rules {
+    /// The bearer token that `/api` demands.
+    pub token: Option<String>,
+    /// What `/readyz` asks.
+    pub ready: Ready,
+    /// The namespaces of the routes.
+    pub namespaces: HashMap<NamespaceTag, Namespace>,
+}
+
 /// The operators' door.
 pub struct Admin {
-    settings: Settings,
+    rules: Box<dyn Fn() -> Arc<Rules> + Send + Sync>,
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
-    namespaces: HashMap<NamespaceTag, Namespace>,
+    leaving: CancellationToken,
+    /// Calls whose bodies may be read at once.
+    bodies: Semaphore,
 }
 
 impl Admin {
-    /// A door over the given parts.
+    /// A door over the given parts. `rules` gives the rules as they are now; a gateway that is `leaving` is not ready. A
+    /// quarter of its `connections` may be sending a body.
     pub fn new(
-        settings: Settings,
+        rules: impl Fn() -> Arc<Rules> + Send + Sync + 'static,
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
-        namespaces: HashMap<NamespaceTag, Namespace>,
+        leaving: CancellationToken,
+        connections: usize,
     ) -> Self {
-        Self { settings, arbiter, metrics, namespaces }
+        let bodies = Semaphore::new(connections.div_ceil(4));
+        Self { rules: Box::new(rules), arbiter, metrics, leaving, bodies }
     }
 
     /// The door's paths.
@@ -88,6 +111,7 @@ impl Admin {
         let api = Router::new()
             .route("/api/v1/keys/{id}", get(keys::show))
             .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
+            .layer(middleware::from_fn_with_state(Arc::clone(&admin), bodies::read))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), authorize));
         Router::new()
             .route("/metrics", get(metrics))
@@ -98,9 +122,16 @@ impl Admin {
     }
 }
 
-/// Answers one request of the operators' listener.
-pub async fn handle(router: Router, request: Request<Incoming>) -> Response {
-    let answer: Result<Response, Infallible> = router.oneshot(request.map(Body::new)).await;
+/// Answers one request of the operators' listener, whose body may take this long.
+pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
+    if let Some(fault) = request.extensions().get::<Fault>() {
+        return (fault.kind.status(), format!("{fault}\n")).into_response();
+    }
+    let request = request.map(|mut body| {
+        body.within(body_timeout);
+        Body::new(body)
+    });
+    let answer: Result<Response, Infallible> = router.oneshot(request).await;
     answer.unwrap_or_else(|never| match never {})
 }
 
@@ -109,7 +140,10 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    if admin.settings.ready == Ready::Process {
+    if admin.leaving.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "not ready: the gateway is stopping\n").into_response();
+    }
+    if (admin.rules)().ready == Ready::Process {
         return "ready\n".into_response();
     }
     match admin.arbiter.store().probe().await {
@@ -121,7 +155,8 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
 /// Lets a call of `/api` through with the right bearer token, or without one where none is set (loopback only: the
 /// configuration refuses anything else).
 async fn authorize(State(admin): State<Arc<Admin>>, request: Request<Body>, next: Next) -> Response {
-    let Some(token) = &admin.settings.token else { return next.run(request).await };
+    let rules = (admin.rules)();
+    let Some(token) = &rules.token else { return next.run(request).await };
     if bearer(request.headers()).is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes()))) {
         return next.run(request).await;
     }

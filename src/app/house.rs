@@ -1,106 +1,116 @@
 //! The house's own thread: the operators' door, and what time brings. Each loop is a few lines round a single step.
 
-use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use hyper::body::Incoming;
 
-use super::{Parts, StartError};
-use crate::admin::{self, Admin, Namespace};
-use crate::arbiter::{Arbiter, Sweep, Terms, Watched};
+use super::systemd::{Pulse, Service, watch_over};
+use super::{LAST_WRITES, Parts, StartError, upstreams};
+use crate::admin::{self, Admin, Ready};
+use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
-use crate::gateway::Mode;
-use crate::keys::namespace_tag;
-use crate::machine::NamespaceTag;
-use crate::server::{self, Connections, Doorway};
+use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
 use crate::store::Store;
 use crate::tls::Watch;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
 /// How often claims without a reply are withdrawn, while there are any.
 const WITHDRAW: Duration = Duration::from_millis(250);
-/// Operators' connections at once.
-const CONNECTIONS: usize = 256;
+/// How often a service manager's gateway that waits for its store asks for it.
+const ASK: Duration = Duration::from_millis(250);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
 const REST: u32 = 9;
 
 /// Listens for operators.
-pub(super) fn bind(at: SocketAddr) -> Result<TcpListener, StartError> {
+pub(super) fn bind(at: SocketAddr) -> Result<Listener, StartError> {
     let failed = |error| StartError::Listen("admin.listen", at, error);
-    server::bind(at, 1).map_err(failed)?.pop().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
+    server::bind(at, 1, false).map_err(failed)?.pop().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
-pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<TcpListener>) {
+pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Listener>, workers: Vec<Pulse>) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let operators = async {
         match listener {
             Some(listener) => operators(&parts, Arc::clone(&arbiter), listener).await,
-            None => parts.stop.cancelled().await,
+            None => parts.end.cancelled().await,
         }
     };
     let time = async {
-        tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), tend(&parts, &arbiter), certify(&parts))
+        let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
+        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live)) };
+        tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
-    // Claims are withdrawn and doubts are counted until the operators' door has closed; an operator who hangs does not
-    // hold up the end.
-    tokio::select! { () = operators => {}, _ = time => {}, () = parts.overdue() => {} }
+    let overdue = async {
+        parts.end.cancelled().await;
+        tokio::time::sleep(LAST_WRITES).await;
+    };
+    // Claims are withdrawn and doubts are counted until the operators' door has closed, which is after the last worker;
+    // an operator who hangs does not hold up the end.
+    tokio::select! { () = operators => {}, _ = time => {}, () = overdue => {} }
 }
 
-async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: TcpListener) {
-    let settings = parts.settings.admin.clone();
-    let metrics = Arc::clone(&parts.arbiter.metrics);
-    let router = Admin::new(settings, arbiter, metrics, namespaces(parts)).router();
-    let doorway = Doorway {
-        front: Arc::default(),
-        connections: Connections::new(CONNECTIONS),
-        header_timeout: parts.settings.gateway.limits.header_timeout,
-        turned_away: Bytes::new(),
-        stop: parts.stop.clone(),
+async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: Listener) {
+    let (live, metrics) = (Arc::clone(&parts.live), Arc::clone(&parts.arbiter.metrics));
+    let most = live.now().settings.admin.connections;
+    let (ruling, announced) = (Arc::clone(&live), parts.closing.announced.clone());
+    let router = Admin::new(move || Arc::clone(&ruling.now().rules), arbiter, metrics, announced, most).router();
+    let (connections, end) = (Connections::default(), parts.end.clone());
+    let doorway = || {
+        let limits = Limits { connections: most, ..live.now().doorway.limits };
+        Arc::new(Doorway {
+            front: Arc::default(),
+            connections: connections.clone(),
+            limits,
+            turned_away: Bytes::new(),
+            too_slow: live.now().doorway.too_slow.clone(),
+            preserve_header_case: true,
+            metrics: Arc::clone(&parts.arbiter.metrics),
+            linger: Duration::ZERO,
+            closing: Closing { announced: end.clone(), begun: end.clone() },
+        })
     };
-    let handle = move |request: Request<Incoming>, _: Arc<Client>| admin::handle(router.clone(), request);
+    let timing = Arc::clone(&live);
+    let handle = move |request: Request<Inbound>, _: Arc<Client>| {
+        admin::handle(router.clone(), request, timing.now().settings.gateway.limits.body_timeout)
+    };
     if let Err(error) = server::serve(listener, doorway, handle).await {
         tracing::error!(%error, "operators' listener lost");
     }
 }
 
-fn namespaces(parts: &Parts) -> HashMap<NamespaceTag, Namespace> {
-    by_namespace(parts.gateway.guards().map(|(route, guard, terms)| {
-        (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
-    }))
-}
-
-/// Where routes share a namespace, the first of them speaks for it.
-fn by_namespace<T>(routes: impl Iterator<Item = (NamespaceTag, T)>) -> HashMap<NamespaceTag, T> {
-    let mut named = HashMap::new();
-    for (tag, value) in routes {
-        named.entry(tag).or_insert(value);
+/// Tells a service manager when the gateway is ready, in the sense of `admin.ready`, and from then on that it lives.
+async fn announce(parts: &Parts, arbiter: &Arbiter, workers: &[Pulse]) {
+    let needs_store = Service::is_there() && parts.live.now().rules.ready == Ready::Store;
+    while needs_store && let Err(error) = arbiter.store().probe().await {
+        Service::waits_for(&format!("the store: {error}"));
+        tokio::time::sleep(ASK).await;
     }
-    named
+    parts.service.ready();
+    watch_over(workers).await;
 }
 
 /// A pass through the store every `sweep_interval`.
 async fn sweep(parts: &Parts, arbiter: &Arbiter) {
-    // A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise alarms.
-    let enforced = parts.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
-    let watched = enforced.map(|(_, guard, Terms { policy, route })| {
-        let watched = Watched { route: *route, doubt_retention: policy.doubt_retention };
-        (namespace_tag(&guard.keys.namespace), watched)
-    });
-    let mut sweep = Sweep::new(by_namespace(watched));
+    let mut state = parts.live.now();
+    let mut sweep = Sweep::new(state.watched());
     loop {
+        let now = parts.live.now();
+        if !Arc::ptr_eq(&state, &now) {
+            sweep.watch(now.watched());
+            state = now;
+        }
         let started = Clock::instant();
         let rest = match sweep.step(arbiter).await {
             Ok(false) => started.elapsed() * REST,
-            Ok(true) => parts.settings.sweep_interval,
+            Ok(true) => state.settings.sweep_interval,
             Err(error) => {
                 tracing::warn!(%error, "sweep put off");
-                parts.settings.sweep_interval.min(TEND)
+                state.settings.sweep_interval.min(TEND)
             }
         };
         tokio::time::sleep(rest).await;
@@ -120,11 +130,21 @@ async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
 
 /// Takes over certificates that change.
 async fn certify(parts: &Parts) {
-    let Some(tls) = &parts.tls else { return };
-    let mut watch = Watch::new(tls.files());
+    let mut exchanges = parts.live.exchanges();
     loop {
-        watch.changed().await;
-        parts.reload_certificates(tls);
+        let state = parts.live.now();
+        let changes = async {
+            let Some(tls) = state.certificates() else { return std::future::pending().await };
+            let mut watch = Watch::new(tls.files());
+            loop {
+                watch.changed().await;
+                parts.reload_certificates();
+            }
+        };
+        tokio::select! {
+            () = changes => {}
+            exchanged = exchanges.changed() => if exchanged.is_err() { return },
+        }
     }
 }
 

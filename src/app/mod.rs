@@ -1,18 +1,24 @@
 //! Builds the whole gateway from its settings, runs it, and takes it down in order. Nothing is decided here.
 
+mod changes;
 mod demo;
 mod house;
+mod reload;
+mod state;
+mod systemd;
+mod upstreams;
+mod watch;
 mod worker;
 
 pub use demo::{DemoError, demo};
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -21,12 +27,14 @@ use tokio_util::task::TaskTracker;
 use crate::arbiter::{self, Lines, ReplayCache, Unconfirmed};
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::gateway;
-use crate::server::{self, Connections, Doorway, Front};
+use crate::server::{self, Closing, Listener};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
-use crate::telemetry::{LinesLost, Metrics};
+use crate::telemetry::{LinesLost, Logs, Metrics};
 use crate::tls;
+use reload::Source;
+use state::{Live, State};
+use systemd::{Inherited, Pulse, Service};
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +54,13 @@ pub enum StartError {
     /// The filter's settings.
     #[error("filter: {0}")]
     Filter(#[from] store::filter::SettingsError),
-    /// Two routes or upstreams cannot be told apart in the metrics.
+    /// A socket that the process was started with cannot be used.
+    #[error("the sockets that this process was started with (`LISTEN_FDS`) cannot be used: {0}")]
+    Inherited(#[source] io::Error),
+    /// The configuration file cannot be watched.
+    #[error("the configuration file cannot be watched (`reload.watch`): {0}")]
+    Watch(#[source] notify::Error),
+    /// Two metrics have one name.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
     /// A thread or a runtime cannot be had.
@@ -54,87 +68,56 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
+/// How a gateway ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// In order, within its time.
+    Drained,
+    /// By a second signal: what was under way was left.
+    AtOnce,
+}
+
 /// A gateway that runs.
-pub struct Running {
-    address: SocketAddr,
-    stop: CancellationToken,
-    threads: Vec<JoinHandle<()>>,
+struct Running {
+    parts: Parts,
+    workers: Vec<JoinHandle<()>>,
+    house: Option<JoinHandle<()>>,
 }
 
 /// What every thread of the gateway is built from.
 #[derive(Clone)]
 struct Parts {
-    settings: Arc<Settings>,
+    live: Arc<Live>,
     store: Arc<Opened>,
     arbiter: Arc<arbiter::Shared>,
-    gateway: Arc<gateway::Shared>,
-    tls: Option<Arc<tls::Server>>,
+    service: Arc<Service>,
     lines_lost: LinesLost,
-    stop: CancellationToken,
+    closing: Closing,
+    /// When the last worker has ended.
+    end: CancellationToken,
 }
 
-/// Starts the gateway; returns when it listens. `lines_lost` counts the log lines that nobody will see.
-///
-/// # Errors
-/// When it cannot: then nothing is left running.
-pub fn start(settings: Settings, lines_lost: LinesLost) -> Result<Running, StartError> {
-    raise_descriptor_limit();
-    let parts = Parts::new(settings, lines_lost)?;
-    let server = &parts.settings.server;
-    let clients = server::bind(server.listen, server.workers)
-        .map_err(|error| StartError::Listen("listen", server.listen, error))?;
-    let operators = parts.settings.admin.listen.map(house::bind).transpose()?;
-    let admin = operators.as_ref().map(TcpListener::local_addr).transpose().map_err(StartError::Thread)?;
-    let mut running = Running {
-        address: clients[0].local_addr().map_err(StartError::Thread)?,
-        stop: parts.stop.clone(),
-        threads: Vec::new(),
-    };
-    let doorway = parts.doorway();
-    for listener in clients {
-        let store = parts.store.for_worker();
-        running.spawn("oncegate-worker", worker::run(parts.clone(), store, listener, doorway.clone()))?;
-    }
-    running.spawn("oncegate-house", house::run(parts.clone(), parts.store.for_worker(), operators))?;
-    tracing::info!(address = %running.address, admin = admin.map(tracing::field::display), "listening");
-    Ok(running)
-}
-
-/// Runs the gateway until a signal ends it: the first SIGTERM or SIGINT drains, the second ends at once. Until then it
-/// counts the log lines that were lost.
+/// Runs the gateway until a signal ends it: the first SIGTERM or SIGINT drains, the second ends at once. SIGHUP reads the
+/// file again, and so does a change of it, where it is watched.
 ///
 /// # Errors
 /// When it cannot start.
-pub fn serve(settings: Settings, lines_lost: LinesLost) -> Result<(), StartError> {
+pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, StartError> {
+    // Before there are threads that could look at the environment.
+    let inherited = systemd::inherited().map_err(StartError::Inherited)?;
     let runtime = runtime().map_err(StartError::Thread)?;
     // Before the gateway listens: whoever sees it listen may send a signal.
-    let (mut signals, hangups) = {
+    let (signals, hangups) = {
         let _inside = runtime.enter();
         (Signals::new().map_err(StartError::Thread)?, signal(SignalKind::hangup()).map_err(StartError::Thread)?)
     };
-    let running = start(settings, lines_lost)?;
-    let ended = runtime.block_on(async move {
-        tokio::spawn(pass_over(hangups));
-        signals.next().await;
-        tracing::info!("stopping: no new connections, requests under way are finished");
-        let stopped = tokio::task::spawn_blocking(move || running.stop());
-        tokio::select! {
-            _ = stopped => tracing::info!("stopped"),
-            () = signals.next() => tracing::warn!("stopped at once: attempts under way will be in doubt"),
-        }
-        Ok(())
-    });
+    let lines_lost = logs.lines_lost();
+    let source = Source::new(file.to_owned(), settings.watch, logs)?;
+    let running = Running::start(settings, lines_lost, inherited)?;
+    let ended = runtime.block_on(running.live_out(source, signals, hangups));
     // Dropped, it would wait for the thread that waits for the drain.
     runtime.shutdown_background();
-    ended
-}
-
-/// A hangup means "read the configuration again" to many servers. This one reads it at its start only, and must not die of
-/// a terminal that closes.
-async fn pass_over(mut hangups: Signal) {
-    while hangups.recv().await.is_some() {
-        tracing::warn!("SIGHUP does nothing: a changed configuration needs a restart");
-    }
+    Ok(ended)
 }
 
 struct Signals(Signal, Signal);
@@ -150,90 +133,144 @@ impl Signals {
 }
 
 impl Running {
-    /// Where clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Starts the gateway; it listens on return. When it cannot, nothing is left running.
+    fn start(settings: Settings, lines_lost: LinesLost, inherited: Inherited) -> Result<Self, StartError> {
+        raise_descriptor_limit();
+        let parts = Parts::new(settings, lines_lost)?;
+        let (clients, operators) = parts.listeners(inherited)?;
+        let address = clients[0].local_addr().map_err(StartError::Thread)?;
+        let admin = operators.as_ref().map(Listener::local_addr).transpose().map_err(StartError::Thread)?;
+        let mut running = Self { parts, workers: Vec::new(), house: None };
+        let mut pulses = Vec::new();
+        for (index, listener) in clients.into_iter().enumerate() {
+            let (parts, pulse) = (running.parts.clone(), Pulse::default());
+            pulses.push(pulse.clone());
+            let store = parts.store.for_worker();
+            running.workers.push(spawn("oncegate-worker", worker::run(parts, index, store, listener, pulse))?);
+        }
+        let (parts, store) = (running.parts.clone(), running.parts.store.for_worker());
+        running.house = Some(spawn("oncegate-house", house::run(parts, store, operators, pulses))?);
+        running.parts.note_configuration();
+        tracing::info!(%address, admin = admin.map(tracing::field::display), "listening");
+        Ok(running)
     }
 
-    /// Stops in order: takes no new connections, finishes and records what is under way, within `drain_timeout`.
-    pub fn stop(mut self) {
-        self.stop.cancel();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread ended by a panic");
+    /// Runs until a signal ends it.
+    async fn live_out(self, mut source: Source, mut signals: Signals, mut hangups: Signal) -> Ended {
+        loop {
+            tokio::select! {
+                () = signals.next() => break,
+                _ = hangups.recv() => source.reload(&self.parts),
+                () = source.changed() => source.reload(&self.parts),
+            }
+        }
+        tokio::select! {
+            () = self.drain() => {
+                tracing::info!("stopped");
+                Ended::Drained
+            }
+            () = signals.next() => {
+                tracing::warn!("stopped at once: attempts under way will be in doubt");
+                Ended::AtOnce
             }
         }
     }
 
-    fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<(), StartError> {
-        let runtime = runtime().map_err(StartError::Thread)?;
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
-        self.threads.push(thread.map_err(StartError::Thread)?);
-        Ok(())
+    /// Says that it is going, then goes.
+    async fn drain(self) {
+        let delay = self.parts.live.now().settings.server.drain.delay;
+        tracing::info!(
+            ?delay,
+            "stopping: not ready any longer; after the delay no new connections, and what is under way is finished"
+        );
+        Service::stopping();
+        self.parts.closing.announced.cancel();
+        tokio::time::sleep(delay).await;
+        if tokio::task::spawn_blocking(|| self.stop()).await.is_err() {
+            tracing::error!("the stop ended by a panic");
+        }
+    }
+
+    /// Takes no new connections, finishes and records what is under way, within `drain_timeout`. Operators can look on
+    /// until the last worker has ended.
+    fn stop(mut self) {
+        self.parts.closing.begun.cancel();
+        self.workers.drain(..).for_each(join);
+        self.parts.end.cancel();
+        self.house.take().into_iter().for_each(join);
     }
 }
 
 /// A gateway that nobody holds any longer stops, also when it was only half started.
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.cancel();
+        for step in [&self.parts.closing.announced, &self.parts.closing.begun, &self.parts.end] {
+            step.cancel();
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let runtime = runtime().map_err(StartError::Thread)?;
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
+    thread.map_err(StartError::Thread)
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread ended by a panic");
     }
 }
 
 impl Parts {
     fn new(settings: Settings, lines_lost: LinesLost) -> Result<Self, StartError> {
         let clock = Clock::system();
-        let metrics = Arc::new(metrics(&settings)?);
-        let tls = settings.server.front.tls.clone().map(|tls| tls::Server::load(tls.certificates)).transpose()?;
+        let metrics = Arc::new(Metrics::new()?);
+        let closing = Closing::default();
         let store = store(&settings, &clock)?;
+        let (filter, replay_cache, waiters) = (settings.filter, settings.replay_cache, settings.gateway.limits.waiters);
+        let state = State::new(settings, Arc::clone(&metrics), closing.clone())?;
         Ok(Self {
             arbiter: Arc::new(arbiter::Shared {
-                filter: Filter::new(settings.filter, clock.clone())?,
-                cache: ReplayCache::new(settings.replay_cache),
-                lines: Lines::new(settings.gateway.limits.waiters),
+                filter: Filter::new(filter, clock.clone())?,
+                cache: ReplayCache::new(replay_cache),
+                lines: Lines::new(waiters),
                 unconfirmed: Unconfirmed::default(),
                 tasks: TaskTracker::new(),
                 give_up: CancellationToken::new(),
-                metrics: Arc::clone(&metrics),
+                metrics,
                 clock,
             }),
-            gateway: Arc::new(gateway::Shared::new(settings.gateway.clone(), metrics)),
+            live: Arc::new(Live::new(state)),
             store: Arc::new(store),
-            settings: Arc::new(settings),
-            tls: tls.map(Arc::new),
+            service: Arc::default(),
             lines_lost,
-            stop: CancellationToken::new(),
+            closing,
+            end: CancellationToken::new(),
         })
     }
 
-    fn doorway(&self) -> Doorway {
-        let limits = &self.settings.gateway.limits;
-        let types = &self.settings.gateway.problem_types;
-        let settings = &self.settings.server.front;
-        let tls = self.tls.as_ref().zip(settings.tls.as_ref()).map(|(server, settings)| server::Tls {
-            server: Arc::clone(server),
-            timeout: settings.handshake_timeout,
-            plain: gateway::not_encrypted(types),
-        });
-        // Plain words are no answer to a client that speaks TLS, and a handshake would cost more than the connection.
-        let turned_away = if tls.is_some() { Bytes::new() } else { gateway::turned_away(types) };
-        let front = Front {
-            proxies: settings.proxies.clone(),
-            tls,
-            http2: settings.http2,
-            metrics: Some(Arc::clone(&self.arbiter.metrics)),
+    /// Clients' listeners, one for each worker, and the operators'. A socket that the process was started with goes
+    /// before the setting.
+    fn listeners(&self, inherited: Inherited) -> Result<(Vec<Listener>, Option<Listener>), StartError> {
+        let settings = &self.live.now().settings;
+        let server = &settings.server;
+        let clients = match inherited.clients {
+            Some(socket) => Listener::lent(&socket, server.workers).map_err(StartError::Inherited)?,
+            None => server::bind(server.listen, server.workers, server.listen_shared)
+                .map_err(|error| StartError::Listen("listen", server.listen, error))?,
         };
-        Doorway {
-            front: Arc::new(front),
-            connections: Connections::new(limits.connections),
-            header_timeout: limits.header_timeout,
-            turned_away,
-            stop: self.stop.clone(),
-        }
+        let operators = match inherited.operators {
+            Some(socket) => Listener::lent(&socket, 1).map_err(StartError::Inherited)?.pop(),
+            None => settings.admin.listen.map(house::bind).transpose()?,
+        };
+        Ok((clients, operators))
     }
 
     /// Reads the certificates again, and says what came of it.
-    fn reload_certificates(&self, tls: &tls::Server) {
+    fn reload_certificates(&self) {
+        let state = self.live.now();
+        let Some(tls) = state.certificates() else { return };
         let reloaded = tls.reload();
         self.arbiter.metrics.tls_reload_failed(reloaded.is_err());
         match reloaded {
@@ -245,15 +282,9 @@ impl Parts {
 
     /// Until a stop has taken as long as it may.
     async fn overdue(&self) {
-        self.stop.cancelled().await;
-        tokio::time::sleep(self.settings.server.drain_timeout).await;
+        self.closing.begun.cancelled().await;
+        tokio::time::sleep(self.live.now().settings.server.drain.timeout).await;
     }
-}
-
-fn metrics(settings: &Settings) -> Result<Metrics, prometheus::Error> {
-    let routes: Vec<_> = settings.gateway.routes.iter().map(|route| route.name.clone()).collect();
-    let upstreams: Vec<_> = settings.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
-    Metrics::new(&routes, &upstreams)
 }
 
 fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {

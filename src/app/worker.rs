@@ -1,31 +1,57 @@
 //! One worker: a single-threaded runtime with a listener, a way to the store and upstream connections of its own.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::Request;
-use hyper::body::Incoming;
 
+use super::state::Live;
+use super::systemd::Pulse;
 use super::{LAST_WRITES, Parts};
 use crate::arbiter::Arbiter;
 use crate::gateway::Gateway;
-use crate::server::{self, Doorway};
+use crate::server::{self, Listener};
 use crate::store::Store;
-use crate::upstream::Upstream;
-use crate::wire::Client;
+use crate::wire::{Client, Inbound};
+
+/// The worker's door, under the configuration in force.
+struct Door {
+    live: Arc<Live>,
+    gateway: ArcSwap<Gateway>,
+}
+
+impl Door {
+    /// The door as it is now. The first who asks after a reload makes the new one, with the old one's connections where
+    /// their upstream is the same. Only this worker's thread asks.
+    fn now(&self) -> Arc<Gateway> {
+        let (state, gateway) = (self.live.peek(), self.gateway.load_full());
+        if gateway.is_over(&state.gateway) {
+            return gateway;
+        }
+        let fresh = Arc::new(gateway.succeeded_by(Arc::clone(&state.gateway)));
+        self.gateway.store(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// Lets go of what a reload has replaced, also where no request comes.
+    async fn follow(&self) {
+        let mut exchanges = self.live.exchanges();
+        while exchanges.changed().await.is_ok() {
+            self.now();
+        }
+    }
+}
 
 /// Serves until the gateway stops and everything under way has ended, or `drain_timeout` has passed.
-pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListener, doorway: Doorway) {
+pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, listener: Listener, pulse: Pulse) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
-    let upstreams = parts.settings.upstreams.iter().map(|settings| Arc::new(Upstream::new(settings.clone()))).collect();
-    let gateway = Arc::new(Gateway::new(Arc::clone(&parts.gateway), arbiter, upstreams));
-    let handle = move |request: Request<Incoming>, client: Arc<Client>| {
-        let gateway = Arc::clone(&gateway);
-        async move { gateway.handle(request, &client).await }
-    };
+    let gateway = Gateway::new(Arc::clone(&parts.live.now().gateway), arbiter, index);
+    let door = Arc::new(Door { live: Arc::clone(&parts.live), gateway: ArcSwap::from_pointee(gateway) });
     let serving = async {
-        if let Err(error) = server::serve(listener, doorway, handle).await {
-            tracing::error!(%error, "listener lost");
+        tokio::select! {
+            () = serve(&parts, &door, listener) => {}
+            () = door.follow() => {}
+            () = pulse.beat() => {}
         }
         parts.arbiter.tasks.close();
         parts.arbiter.tasks.wait().await;
@@ -43,4 +69,16 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: TcpListen
         tokio::select! { () = serving => {}, () = parts.arbiter.tasks.wait() => {} }
     })
     .await;
+}
+
+async fn serve(parts: &Parts, door: &Arc<Door>, listener: Listener) {
+    let door = Arc::clone(door);
+    let handle = move |request: Request<Inbound>, client: Arc<Client>| {
+        let gateway = door.now();
+        async move { gateway.handle(request, &client).await }
+    };
+    let doorway = || Arc::clone(&parts.live.now().doorway);
+    if let Err(error) = server::serve(listener, doorway, handle).await {
+        tracing::error!(%error, "listener lost");
+    }
 }

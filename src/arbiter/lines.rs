@@ -13,7 +13,7 @@ use crate::machine::{AttemptId, OperationId};
 pub struct Lines {
     shards: [Mutex<HashMap<OperationId, Entry>>; 16],
     waiting: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -40,12 +40,17 @@ pub struct Place<'a> {
 impl Lines {
     /// Lines for at most this many waiters together.
     pub fn new(most: usize) -> Self {
-        Self { shards: Default::default(), waiting: AtomicUsize::new(0), most }
+        Self { shards: Default::default(), waiting: AtomicUsize::new(0), most: AtomicUsize::new(most) }
+    }
+
+    /// From now on at most this many; who stands in line already stays.
+    pub fn limit(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Takes a place in an operation's line; none when all places of the gateway are taken.
     pub fn join(&self, id: OperationId) -> Option<Place<'_>> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.most.load(Ordering::Relaxed) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }

@@ -25,7 +25,7 @@ use crate::machine::{
 };
 use crate::store::filter::Filter;
 use crate::store::{Reply, Store, StoreError, Written};
-use crate::telemetry::{FilterAnswer, Metrics, StoreOp};
+use crate::telemetry::{FilterAnswer, Metrics, RouteMetrics, StoreOp};
 
 /// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
 /// made progress; more than a few in a row mean that the store is not telling the truth.
@@ -70,8 +70,8 @@ pub enum Admitted {
 pub struct Terms {
     /// The rules.
     pub policy: Arc<Policy>,
-    /// The route's place in the metrics.
-    pub route: usize,
+    /// The route's counters.
+    pub route: Arc<RouteMetrics>,
 }
 
 impl Arbiter {

@@ -53,7 +53,7 @@ impl Permit {
     pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
         let shared = arbiter.shared();
         shared.lines.begin(id, record.fence.attempt);
-        shared.metrics.route(terms.route).attempts_running(1);
+        terms.route.attempts_running(1);
         Self { arbiter, id, record, terms, lost: false, settled: false }
     }
 
@@ -146,7 +146,7 @@ impl Permit {
 
     fn close(&mut self, settled: Settled) {
         self.settled = true;
-        let metrics = self.arbiter.shared().metrics.route(self.terms.route);
+        let metrics = &self.terms.route;
         match settled {
             Settled::Kept(_) => metrics.settled(Outcome::Kept),
             Settled::Released => metrics.settled(Outcome::Released),
@@ -175,7 +175,7 @@ impl Drop for Permit {
             return;
         }
         shared.lines.end(&self.id, self.record.fence.attempt);
-        shared.metrics.route(self.terms.route).attempts_running(-1);
+        self.terms.route.attempts_running(-1);
     }
 }
 

@@ -1,37 +1,47 @@
 //! The bounded look through the store that makes crash doubts visible without a duplicate.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Arbiter;
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
-use crate::telemetry::StoreOp;
+use crate::telemetry::{RouteMetrics, StoreOp};
 
 /// Records looked at in one step.
 const PAGE: usize = 500;
 
-/// A namespace that the sweep knows: its route's place in the metrics, and how long its doubts are remembered.
-#[derive(Debug, Clone, Copy)]
+/// A namespace that the sweep knows: its route's counters, and how long its doubts are remembered.
+#[derive(Clone)]
 pub struct Watched {
-    /// The route's place in the metrics.
-    pub route: usize,
+    /// The route's counters.
+    pub route: Arc<RouteMetrics>,
     /// How long a doubt is remembered.
     pub doubt_retention: Duration,
 }
 
-/// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by route, for the metrics.
+/// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by namespace, for the metrics.
 pub struct Sweep {
     watched: HashMap<NamespaceTag, Watched>,
     from: Cursor,
     /// Doubts of this pass: how many, and since when the oldest.
-    doubts: HashMap<usize, (usize, Time)>,
+    doubts: HashMap<NamespaceTag, (usize, Time)>,
 }
 
 impl Sweep {
     /// A sweep of these namespaces; records of others are left alone.
     pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
         Self { watched, from: Cursor::START, doubts: HashMap::new() }
+    }
+
+    /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
+    pub fn watch(&mut self, watched: HashMap<NamespaceTag, Watched>) {
+        let before = std::mem::replace(&mut self.watched, watched);
+        let stays = |route: &RouteMetrics| self.watched.values().any(|watched| watched.route.name() == route.name());
+        for gone in before.values().filter(|watched| !stays(&watched.route)) {
+            gone.route.doubts_found(0, Duration::ZERO);
+        }
     }
 
     /// Looks at one page. True when that was the last one: the counts are then published, and the next step begins anew.
@@ -58,9 +68,9 @@ impl Sweep {
     }
 
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
-        let Some(watched) = self.watched.get(&record.namespace).copied() else { return Ok(()) };
+        let Some(Watched { doubt_retention, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
         let now = arbiter.shared().clock.now();
-        let record = match lapse(&record, watched.doubt_retention, now) {
+        let record = match lapse(&record, *doubt_retention, now) {
             None => record,
             Some(doubt) => {
                 let expect = Expect::Fence(record.fence);
@@ -75,7 +85,7 @@ impl Sweep {
             }
         };
         if let State::InDoubt { since, .. } = record.state {
-            let (count, oldest) = self.doubts.entry(watched.route).or_insert((0, since));
+            let (count, oldest) = self.doubts.entry(record.namespace).or_insert((0, since));
             *count += 1;
             *oldest = since.min(*oldest);
         }
@@ -85,9 +95,9 @@ impl Sweep {
     fn publish(&mut self, arbiter: &Arbiter) {
         let doubts = std::mem::take(&mut self.doubts);
         let now = arbiter.shared().clock.now();
-        for watched in self.watched.values() {
-            let (count, oldest) = doubts.get(&watched.route).map_or((0, now), |found| *found);
-            arbiter.shared().metrics.route(watched.route).doubts_found(count, now.since(oldest));
+        for (namespace, watched) in &self.watched {
+            let (count, oldest) = doubts.get(namespace).map_or((0, now), |found| *found);
+            watched.route.doubts_found(count, now.since(oldest));
         }
     }
 }

@@ -224,7 +224,7 @@ mod tests {
         let clock = Clock::manual(Time(1_000));
         let filter = Settings { capacity: 1_000, false_positive_rate: 0.01, lifetime: Duration::from_hours(1) };
         let shared = Shared {
-            metrics: Arc::new(Metrics::new(&[], &[]).unwrap()),
+            metrics: Arc::new(Metrics::new().unwrap()),
             filter: Filter::new(filter, clock.clone()).unwrap(),
             cache: ReplayCache::new(0),
             lines: Lines::new(1),

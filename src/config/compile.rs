@@ -16,13 +16,16 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 
 /// Translates the whole file. None when something was refused on the way; the report knows all of it.
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
-    let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
+    let keeps_case = file.preserve_header_case.value().copied();
+    let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, keeps_case?, report));
     let routes = routes::compile(file, report);
-    let server = server(file, report);
+    let limits = file.limits.value().and_then(|section| limits::compile(section, report));
+    let server = server(file, limits.map(|limits| limits.server), report);
     let admin = file.admin.value().and_then(|section| admin(section, report));
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
     one_door_each(file, report);
+    one_store_for_all(file, report);
     let problem_types = problem_types(&file.problem_types, report);
     let routes = routes?;
     Some(Settings {
@@ -34,23 +37,29 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         upstreams: upstreams?,
         gateway: gateway::Settings {
             routes,
-            limits: limits::compile(file.limits.value()?)?,
+            limits: limits?.gateway,
             trusted_proxies: values(file.trusted_proxies.value()?)?,
             problem_types: problem_types?,
+            via: file.via.value()?.0.clone(),
+            underscore_headers: *file.underscore_headers.value()?,
         },
         replay_cache: file.replay_cache.value()?.0,
         sweep_interval: file.sweep_interval.value()?.0,
+        watch: *file.reload.value()?.watch.value()?,
     })
 }
 
-fn server(file: &File, report: &mut Report) -> Option<server::Settings> {
+fn server(file: &File, limits: Option<server::Limits>, report: &mut Report) -> Option<server::Settings> {
     let front = front::compile(&file.tls, &file.http2, &file.proxy_protocol, report);
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(server::Settings {
         listen: *file.listen.value()?,
+        listen_shared: *file.listen_shared.value()?,
         workers: file.workers.either(|workers| workers.value.0, cores)?,
-        drain_timeout: file.drain_timeout.value()?.0,
+        drain: server::Drain { delay: file.drain_delay.value()?.0, timeout: file.drain_timeout.value()?.0 },
         front: front?,
+        limits: limits?,
+        preserve_header_case: *file.preserve_header_case.value()?,
     })
 }
 
@@ -61,6 +70,19 @@ fn one_door_each(file: &File, report: &mut Report) {
         && public.value.port() != 0
     {
         report.fault(&admin.place, "is the address of `listen` too: give the operators' door another port");
+    }
+}
+
+/// Gateways behind one address know of each other's operations through their store alone.
+fn one_store_for_all(file: &File, report: &mut Report) {
+    let kind = file.store.value().and_then(|store| store.kind.value());
+    if let (Some(shared), Some(kind)) = (file.listen_shared.at(), kind)
+        && shared.value
+        && *kind != StoreKind::Redis
+    {
+        let message = "needs `store: { kind: redis }`: gateways that share an address, each with a store of its own, \
+                       would each run the other's duplicates";
+        report.fault(&shared.place, message);
     }
 }
 
@@ -86,6 +108,7 @@ fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
         listen: section.listen.value()?.0,
         token: section.token.value().filter(|token| !token.is_empty()).cloned(),
         ready: *section.ready.value()?,
+        connections: section.connections.value()?.0,
     })
 }
 

@@ -7,9 +7,9 @@ use super::limits::Limits;
 use super::reader::Field;
 use super::route::Route;
 use super::upstreams::Upstream;
-use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, SECOND, Share, Size, Span, Text};
+use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
-use crate::{admin, telemetry};
+use crate::{admin, gateway, telemetry};
 use std::net::SocketAddr;
 
 section! {
@@ -17,6 +17,8 @@ section! {
     File {
         /// Where clients connect: an IP address and a port.
         listen: SocketAddr = Default("127.0.0.1:8080"),
+        /// Whether other gateways of this user may listen there too, to take over from each other; with `store.kind: redis` only.
+        listen_shared: bool = Default("false"),
         /// How many single-threaded runtimes; by default one per core.
         workers: Count<1, 1024> = Optional,
         /// TLS in front; absent: plain.
@@ -35,14 +37,24 @@ section! {
         limits: Limits = Default("{}"),
         /// Networks whose X-Forwarded-* and Forwarded are believed and appended to; from others they are replaced.
         trusted_proxies: Vec<Field<Network>> = Default("[]"),
+        /// What this gateway calls itself in Via, with an id of its own behind it; a request that comes round to it is 508. `none`: no Via, and no loop is seen.
+        via: Pseudonym = Default("oncegate"),
+        /// Request fields with an underscore in their name, which CGI-like servers cannot tell from a hyphen: left behind, refused with 400, or passed on.
+        underscore_headers: gateway::Underscores = Default("drop"),
+        /// Whether field names keep their case; else they are in lower case.
+        preserve_header_case: bool = Default("true"),
         /// Completed records kept in memory, per gateway; 0 turns it off.
         replay_cache: Size<0, { 64 * GIB }> = Default("64MiB"),
         /// How often leases that nobody looks at are swept.
         sweep_interval: Span<SECOND, HOUR> = Default("60s"),
-        /// How long a stop may take.
+        /// How long a gateway that stops still takes connections after `/readyz` has turned to 503, so that balancers notice.
+        drain_delay: Span<0, HOUR> = Default("0s"),
+        /// How long what is under way may take after that; what is not done by then is in doubt.
         drain_timeout: Span<0, HOUR> = Default("30s"),
         /// What stands before the code in a problem's `type`.
         problem_types: Text = Default("\"urn:oncegate:problem:\""),
+        /// When a changed file is read again.
+        reload: Reload = Default("{}"),
         /// Log lines.
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
@@ -50,7 +62,7 @@ section! {
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "cors", "claims", "websocket", "reload", "tracing", "otlp" }
+    later { "tokens", "claims", "tracing", "otlp" }
 }
 
 section! {
@@ -62,8 +74,15 @@ section! {
         token: String = Default("\"\""),
         /// What /readyz asks: whether the store can take a reservation, or only whether the process serves.
         ready: admin::Ready = Default("store"),
+        /// Operators' connections at once; a quarter of them may be sending a body.
+        connections: Count<8, 10_000> = Default("256"),
     }
     later { "tls", "console", "users" }
+}
+
+choice! {
+    gateway::Underscores { "drop" => Self::Drop, "refuse" => Self::Refuse, "pass" => Self::Pass }
+    later {}
 }
 
 choice! { admin::Ready { "store" => Self::Store, "process" => Self::Process } later {} }
@@ -107,6 +126,15 @@ section! {
         capacity: Count<1_000, 1_000_000_000> = Default("4000000"),
         /// Share of new operations that may be called perhaps seen, at capacity.
         false_positive_rate: Share = Default("0.00001"),
+    }
+    later {}
+}
+
+section! {
+    /// When a changed file is read again; SIGHUP does it at any time.
+    Reload {
+        /// Whether the file is watched, and read whenever its content changes.
+        watch: bool = Default("false"),
     }
     later {}
 }

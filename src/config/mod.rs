@@ -31,7 +31,7 @@ use finding::Report;
 use reader::Setting;
 
 /// What the whole house is told.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Listening and stopping.
     pub server: server::Settings,
@@ -51,6 +51,8 @@ pub struct Settings {
     pub replay_cache: usize,
     /// How often leases that nobody looks at are swept.
     pub sweep_interval: Duration,
+    /// Whether the file is watched for changes.
+    pub watch: bool,
 }
 
 /// A file that can be used.

@@ -2,22 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
+use http::HeaderValue;
+use http::uri::Authority;
+
 use super::define::{choice, section};
 use super::finding::{Place, Report};
 use super::reader::{At, Field};
-use super::values::{DAY, HOUR, MINUTE, Name, Named, Span, Text, not_empty, span_text};
+use super::values::{Count, DAY, HOUR, MINUTE, Name, Named, SECOND, Span, StatusRange, Text, not_empty, span_text};
 use crate::tls::client;
 use crate::upstream;
 
 section! {
     /// An API behind the gateway.
     Upstream {
-        /// Its servers, such as `http://127.0.0.1:9001`; taken in turn. With `https://` their certificates are verified.
+        /// Its servers, such as `http://127.0.0.1:9001`. All addresses of a name are used; with `https://` their certificates
+        /// are verified.
         servers: Vec<Field<Text>> = Required("write `servers: [\"http://127.0.0.1:9001\"]`"),
-        /// How long a connection may take to be made.
+        /// Who gets the next request: the servers in turn, or the one with the fewest requests under way.
+        balance: upstream::Balance = Default("round_robin"),
+        /// When a server is left out for a while because requests fail there.
+        ejection: Ejection = Default("{}"),
+        /// How servers are asked whether they are well; without it, they are not.
+        health: Health = Optional,
+        /// How often the addresses of names are asked for.
+        resolve_interval: Span<SECOND, HOUR> = Default("30s"),
+        /// How long a request may wait for a connection: to be made, or to be free.
         connect_timeout: Span<1, MINUTE> = Default("1s"),
         /// How long an idle connection is kept; less than the server keeps it.
         idle_timeout: Span<0, HOUR> = Default("4s"),
+        /// How many idle connections to an address each worker keeps.
+        idle_connections: Count<0, 100_000> = Default("128"),
+        /// How old a connection may become before it is not used again.
+        connection_age: Span<SECOND, { 7 * DAY }> = Default("1h"),
+        /// How many connections may be in use at once, over all servers and workers; 0: any number.
+        max_connections: Count<0, 1_000_000> = Default("0"),
         /// Which Host the upstream sees: the client's, or the server's own.
         host: upstream::Host = Default("preserve"),
         /// What is spoken to the servers: `http1`, or `http2` on shared connections (without TLS: known beforehand).
@@ -28,8 +46,50 @@ section! {
         response_timeout: Span<10, HOUR> = Default("30s"),
         /// How long an attempt may take at most.
         attempt_timeout: Span<10, DAY> = Default("5m"),
+        /// How long the upstream may be silent between the end of a request and the head of its answer (default: no limit of its own).
+        first_byte_timeout: Span<10, DAY> = Optional,
+        /// How long it may be silent within an answer (default: no limit of its own).
+        answer_idle_timeout: Span<10, DAY> = Optional,
+        /// How long an exchange on a plain route may take in all (default: no limit, so that streams can stay open).
+        total_timeout: Span<10, DAY> = Optional,
     }
-    later { "health", "balance", "retries" }
+    later { "retries" }
+}
+
+section! {
+    /// When a server is left out because requests fail there: it cannot be reached, breaks off, or does not answer.
+    Ejection {
+        /// After so many failures in a row; 0: never.
+        failures: Count<0, 1_000> = Default("3"),
+        /// How long; then one request tries it again.
+        r#for: Span<100, HOUR> = Default("10s"),
+    }
+    later {}
+}
+
+section! {
+    /// How servers are asked whether they are well. One that is not gets no requests.
+    Health {
+        /// What is asked for, by GET.
+        path: Text = Required("write `path: /healthz`"),
+        /// The Host of the question (default: the server's own name).
+        host: Text = Optional,
+        /// The rest between two rounds of questions.
+        interval: Span<100, HOUR> = Default("5s"),
+        /// How long an answer may take, with connecting.
+        timeout: Span<10, MINUTE> = Default("1s"),
+        /// So many good answers in a row make a server healthy again.
+        healthy_after: Count<1, 100> = Default("1"),
+        /// So many bad ones in a row make it unhealthy.
+        unhealthy_after: Count<1, 100> = Default("3"),
+        /// The statuses that are good answers: one, or a range.
+        status: StatusRange = Default("200-399"),
+    }
+    later {}
+}
+
+choice! {
+    upstream::Balance { "round_robin" => Self::RoundRobin, "least_requests" => Self::LeastRequests } later {}
 }
 
 section! {
@@ -52,15 +112,24 @@ choice! { upstream::Protocol { "http1" => Self::Http1, "http2" => Self::Http2 } 
 choice! { upstream::Host { "preserve" => Self::Preserve, "server" => Self::Server } later {} }
 
 /// Translates all of them.
-pub(super) fn compile(named: &At<Named<Upstream>>, report: &mut Report) -> Option<Vec<upstream::Settings>> {
+pub(super) fn compile(
+    named: &At<Named<Upstream>>,
+    preserve_header_case: bool,
+    report: &mut Report,
+) -> Option<Vec<upstream::Settings>> {
     let Named(list) = &named.value;
     not_empty(&named.place, list.is_empty(), "`orders: { servers: [\"http://127.0.0.1:9001\"] }`", report);
-    let compiled: Vec<_> =
-        list.iter().map(|(name, field)| field.value().and_then(|section| upstream(name, section, report))).collect();
+    let compiled = list.iter().map(|(name, field)| upstream(name, field.value()?, preserve_header_case, report));
+    let compiled: Vec<_> = compiled.collect();
     compiled.into_iter().collect()
 }
 
-fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<upstream::Settings> {
+fn upstream(
+    name: &At<Name>,
+    section: &Upstream,
+    preserve_header_case: bool,
+    report: &mut Report,
+) -> Option<upstream::Settings> {
     if let (Some(response), Some(attempt)) = (section.response_timeout.at(), section.attempt_timeout.at())
         && response.value.0 > attempt.value.0
     {
@@ -72,19 +141,37 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         );
         report.fault(place, message);
     }
+    if let (Some(first), Some(attempt)) = (section.first_byte_timeout.at(), section.attempt_timeout.at())
+        && first.value.0 > attempt.value.0
+    {
+        let message = format!("is above `attempt_timeout` ({}): it would never pass", span_text(attempt.value.0));
+        report.fault(&first.place, message);
+    }
     let servers = section.servers.at().and_then(|servers| self::servers(servers, report));
     let protocol = *section.protocol.value()?;
     let tls = tls(section, servers.as_ref().map(|servers| servers.secure), protocol, report);
+    let health = section.health.either(|at| health(&at.value, report).map(Some), || Some(None)).flatten();
     Some(upstream::Settings {
         name: name.value.0.clone(),
         servers: servers?.servers,
+        balance: *section.balance.value()?,
+        ejection: section.ejection.value().and_then(ejection)?,
+        health: health?,
+        resolve_interval: section.resolve_interval.value()?.0,
         connect_timeout: section.connect_timeout.value()?.0,
         idle_timeout: section.idle_timeout.value()?.0,
+        idle_connections: section.idle_connections.value()?.0,
+        connection_age: section.connection_age.value()?.0,
+        max_connections: section.max_connections.value()?.0,
         response_timeout: section.response_timeout.value()?.0,
         attempt_timeout: section.attempt_timeout.value()?.0,
+        first_byte_timeout: section.first_byte_timeout.either(|span| Some(span.value.0), || None)?,
+        answer_idle_timeout: section.answer_idle_timeout.either(|span| Some(span.value.0), || None)?,
+        total_timeout: section.total_timeout.either(|span| Some(span.value.0), || None)?,
         host: *section.host.value()?,
         protocol,
         tls: tls.ok()?,
+        preserve_header_case,
     })
 }
 
@@ -92,6 +179,39 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
 struct Servers {
     servers: Vec<upstream::Server>,
     secure: bool,
+}
+
+fn ejection(section: &Ejection) -> Option<upstream::Ejection> {
+    Some(upstream::Ejection { failures: section.failures.value()?.0, lasts: section.r#for.value()?.0 })
+}
+
+fn health(section: &Health, report: &mut Report) -> Option<upstream::HealthCheck> {
+    let path = section.path.at().and_then(|at| {
+        let path = at.value.0.starts_with('/').then(|| at.value.0.parse().ok()).flatten();
+        if path.is_none() {
+            report.fault(&at.place, format!("`{}` is no path: it begins with `/`, as in `/healthz`", at.value.0));
+        }
+        path
+    });
+    let host = section.host.either(|at| check_host(at, report).map(Some), || Some(None)).flatten();
+    Some(upstream::HealthCheck {
+        path: path?,
+        host: host?,
+        interval: section.interval.value()?.0,
+        timeout: section.timeout.value()?.0,
+        healthy_after: section.healthy_after.value()?.0,
+        unhealthy_after: section.unhealthy_after.value()?.0,
+        status: section.status.value()?.0.clone(),
+    })
+}
+
+fn check_host(at: &At<Text>, report: &mut Report) -> Option<HeaderValue> {
+    let text = &at.value.0;
+    let authority = text.parse::<Authority>().ok().filter(|authority| !authority.as_str().contains('@'));
+    if authority.is_none() {
+        report.fault(&at.place, format!("`{text}` is no host: write a name, with a port where it needs one"));
+    }
+    authority.and_then(|_| HeaderValue::from_str(text).ok())
 }
 
 fn servers(list: &At<Vec<Field<Text>>>, report: &mut Report) -> Option<Servers> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
@@ -207,6 +208,17 @@ pub(super) struct Pointer(pub(super) String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName(pub(super) String);
 
+/// The statuses from one to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StatusRange(pub(super) RangeInclusive<u16>);
+/// What a gateway calls itself, or `none`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pseudonym(pub(super) Option<String>);
+
+/// An origin as browsers write it, or `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin(pub(super) String);
+
 /// The status of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RefusalStatus(pub(super) StatusCode);
@@ -220,6 +232,10 @@ from_text! {
     SocketAddr, "an address such as 127.0.0.1:8080", address;
     /// An address or `none`.
     Door, "an address such as 127.0.0.1:9900, or `none`", |text| if text == "none" { Ok(Self(None)) } else { address(text).map(|at| Self(Some(at))) };
+    /// What a gateway calls itself.
+    Pseudonym, "a name, or `none`", |text| if text == "none" { Ok(Self(None)) } else { name(text).map(|name| Self(Some(name))) };
+    /// An origin.
+    Origin, "an origin such as https://shop.example", |text| origin(text).map(Self);
     /// A JSON pointer.
     Pointer, "a JSON pointer such as `/order/no`", |text| pointer(text).map(Self);
     /// A host name.
@@ -232,6 +248,8 @@ from_text! {
     Pattern, "a path such as `/orders/{id}`", |text| Pattern::parse(text).map_err(|error| error.to_string());
     /// A network.
     Network, "a network such as 10.0.0.0/8", |text| Network::parse(text).ok_or_else(|| format!("`{text}` is no network: write an address or `10.0.0.0/8`"));
+    /// One status, or several.
+    StatusRange, "a status such as 200, or a range such as `200-399`", |text| status_range(text).map(Self);
     /// A status.
     RefusalStatus, "a status such as 409", |text| refusal_status(text).map(Self);
 }
@@ -251,6 +269,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
             "`{text}` is no address: write an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080"
         )
     })
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let wrong = || format!("`{text}` is no origin: write `https://shop.example`, without a path, or `*`");
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;
+    let sound = |text: &str, more: &str| {
+        !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter))
+    };
+    if sound(scheme, "+-.") && sound(place, "-_.:[]") { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
 }
 
 fn pointer(text: &str) -> Result<String, String> {
@@ -286,6 +316,15 @@ fn method(text: &str) -> Result<Method, String> {
         Ok(method) if METHODS.contains(&text) && is_forwarded(&method) => Ok(method),
         Ok(_) if METHODS.contains(&text) => Err(format!("`{text}` is never forwarded: remove it")),
         _ => Err(format!("`{text}` is no method: {}", remedy(text, &METHODS))),
+    }
+}
+
+fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let status = |text: &str| text.parse().ok().filter(|status| (100..=599).contains(status));
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => Err(format!("`{text}` is no range of statuses: write `200`, or `200-399`")),
     }
 }
 

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER, TRANSFER_ENCODING};
-use http::{Request, Response, response};
+use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Body, Gathered, Piece};
-use super::limits::{Budget, Hold};
+use super::body::{Body, Gathered, Piece, count};
+use super::limits::{Budget, Hold, Slot};
 use super::marks;
 use super::problem::Problem;
 use super::settings::Guard;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
-use crate::telemetry::Metrics;
-use crate::upstream::{self, Failure, Outgoing, Upstream, headers};
+use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
+use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -31,10 +31,10 @@ pub(super) struct Attempt {
     pub permit: Permit,
     pub request: Request<Outgoing>,
     pub upstream: Arc<Upstream>,
-    /// The upstream's place in the metrics.
-    pub upstream_index: usize,
+    /// The upstream's counters.
+    pub upstream_metrics: Arc<UpstreamMetrics>,
     pub guard: Arc<Guard>,
-    pub route: usize,
+    pub route: Arc<RouteMetrics>,
     pub metrics: Arc<Metrics>,
     pub buffers: Budget,
     /// Whether the answer carries the gateway's marks: not in shadow mode.
@@ -42,8 +42,10 @@ pub(super) struct Attempt {
     /// When the gateway stops and has no time left.
     pub give_up: CancellationToken,
     pub client: oneshot::Sender<Delivery>,
-    /// What the attempt holds of the gateway's limits while it runs.
-    pub holds: [Hold; 2],
+    /// What the attempt holds of the gateway's limits while it runs: its place,
+    pub slot: Slot,
+    /// and its request's body.
+    pub body: Hold,
 }
 
 /// What the client gets.
@@ -55,12 +57,12 @@ enum Exchange {
     Whole { head: response::Parts, body: Bytes, hold: Arc<Hold> },
     /// A whole answer over the limit. It was streamed; the client sees its end when the tail is let go.
     Streamed { head: Head, tail: Option<mpsc::Sender<Piece>> },
-    /// Nothing was sent.
-    NotSent(String),
+    /// Nothing was sent. A shortage: not even tried, for want of a server or a connection.
+    NotSent { why: String, shortage: bool },
     /// The upstream may have acted.
     Broken(String),
-    /// `attempt_timeout` has passed.
-    TimedOut,
+    /// A limit of time has passed: the attempt's own, or the one for the first byte.
+    TimedOut(Timeout),
     /// The gateway stops and has no time left.
     Abandoned,
 }
@@ -77,6 +79,7 @@ impl Attempt {
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
+        let origin = headers::origin(self.request.headers()).cloned();
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
@@ -84,23 +87,25 @@ impl Attempt {
             patience: self.upstream.settings().response_timeout,
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
-            answered: &|took| self.metrics.upstream_answered(self.upstream_index, took),
+            answered: &|took| self.upstream_metrics.answered(took),
+            metrics: &self.metrics,
         };
         let ended = if self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut,
+                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
                 never = keep_alive(&mut self.permit) => match never {},
             }
         } else {
-            Exchange::NotSent("The lease ended before anything was sent.".to_owned())
+            Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
         };
         // The request is over; its outcome may have to wait for a store that is away.
-        drop(self.holds);
+        drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
-        ended.count(&self.metrics, self.route, late);
-        conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
+        ended.count(&self.metrics, &self.route, late);
+        let ending = ending(&ended, &self.guard, origin.as_ref());
+        conclude(self.permit, ended, ending, pipe, self.marked).await;
     }
 }
 
@@ -109,22 +114,26 @@ impl Exchange {
     fn why(&self) -> &str {
         match self {
             Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
-            Self::NotSent(why) | Self::Broken(why) => why,
-            Self::TimedOut => "no answer within attempt_timeout",
+            Self::NotSent { why, .. } | Self::Broken(why) => why,
+            Self::TimedOut(Timeout::FirstByte) => "no answer within first_byte_timeout",
+            Self::TimedOut(_) => "no answer within attempt_timeout",
             Self::Abandoned => "the gateway stopped before the answer",
         }
     }
 
     /// Counts what the operator of the upstream wants to know.
-    fn count(&self, metrics: &Metrics, route: usize, late: bool) {
+    fn count(&self, metrics: &Metrics, route: &RouteMetrics, late: bool) {
         let (answered, failed) = match self {
             Self::Whole { head, .. } => (true, head.status.is_server_error()),
             Self::Streamed { head, .. } => (true, head.status >= 500),
-            Self::Broken(_) | Self::TimedOut | Self::Abandoned => (false, true),
-            Self::NotSent(_) => (false, false),
+            Self::Broken(_) | Self::TimedOut(_) | Self::Abandoned => (false, true),
+            Self::NotSent { .. } => (false, false),
         };
+        if let Self::TimedOut(kind) = self {
+            metrics.timed_out(*kind);
+        }
         if failed {
-            metrics.route(route).executed_but_failed();
+            route.executed_but_failed();
         }
         if answered && late {
             metrics.late_answer();
@@ -136,11 +145,10 @@ impl Exchange {
 async fn conclude(
     permit: Permit,
     ended: Exchange,
-    guard: &Guard,
+    ending: Ending,
     pipe: Option<oneshot::Sender<Delivery>>,
     marked: bool,
 ) {
-    let ending = ending(&ended, guard);
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
     // Counted for as long as the outcome waits for its store, or the answer for its client.
@@ -184,6 +192,7 @@ struct Wire<'a> {
     client_until: Instant,
     buffers: &'a Budget,
     answered: &'a (dyn Fn(Duration) + Sync),
+    metrics: &'a Metrics,
 }
 
 impl Wire<'_> {
@@ -193,22 +202,27 @@ impl Wire<'_> {
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
-            Err(Failure::NotSent(why)) => return Exchange::NotSent(why.to_string()),
+            Err(Failure::NotSent(why)) => {
+                if why.reason == Reason::Timeout {
+                    self.metrics.timed_out(Timeout::UpstreamConnect);
+                }
+                return Exchange::NotSent { why: why.to_string(), shortage: why.reason.is_shortage() };
+            }
             Err(Failure::Unknown(why)) => return Exchange::Broken(why),
+            Err(Failure::Late) => return Exchange::TimedOut(Timeout::FirstByte),
         };
         headers::inbound(&mut head.headers);
         let length = body.size_hint().exact();
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::of(&body.size_hint());
         let mut hold = self.buffers.hold();
         while let Some(frame) = body.frame().await {
             let bytes = match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(_trailers)) => continue,
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             };
-            let fits = gathered.len() + bytes.len() <= self.limit && hold.grow(bytes.len());
             gathered.push(bytes);
-            if !fits {
+            if gathered.len() > self.limit || !hold.cover(gathered.held()) {
                 return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
             }
         }
@@ -227,7 +241,7 @@ impl Wire<'_> {
     ) -> Exchange {
         let kept = Head::of(&head);
         let (tail, pieces) = mpsc::channel(PIPE);
-        let response = Response::from_parts(without_framing(head), Body::stream(pieces, length));
+        let response = Response::from_parts(head, Body::stream(pieces, length));
         let listening = pipe.take_if(|client| !client.is_closed());
         let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
         let mut tail = delivered.then_some(tail);
@@ -236,10 +250,15 @@ impl Wire<'_> {
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(bytes)) => self.pass(&mut tail, bytes).await,
                 Ok(Err(_trailers)) => {}
-                Err(error) => return Exchange::Broken(error.to_string()),
+                Err(error) => return self.broken(&error),
             }
         }
         Exchange::Streamed { head: kept, tail }
+    }
+
+    fn broken(&self, error: &BodyError) -> Exchange {
+        count(error, self.metrics);
+        Exchange::Broken(error.to_string())
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
@@ -262,18 +281,12 @@ impl Head {
     }
 }
 
-fn without_framing(mut head: response::Parts) -> response::Parts {
-    head.headers.remove(CONTENT_LENGTH);
-    head.headers.remove(TRANSFER_ENCODING);
-    head
-}
-
-/// What the exchange means for the operation.
-fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
+/// What the exchange means for the operation. `origin` is the one that the request came from.
+fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> Ending {
     match exchange {
-        Exchange::NotSent(_) => Ending::NotSent,
+        Exchange::NotSent { .. } => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
-        Exchange::TimedOut => Ending::Unknown(Cause::TimedOut),
+        Exchange::TimedOut(_) => Ending::Unknown(Cause::TimedOut),
         Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
         Exchange::Streamed { head, .. } => Ending::Answered {
             judgement: guard.policy.outcomes.judge(head.status, head.retry_after),
@@ -282,7 +295,11 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
         },
         Exchange::Whole { head, body, .. } => {
             let status = head.status.as_u16();
-            let headers = headers::replayable(&head.headers, &guard.allow_headers);
+            let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
+            // An answer to HEAD says the length of a body that it does not have, and so does its replay.
+            if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
+                headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
+            }
             Ending::Answered {
                 judgement: guard.policy.outcomes.judge(status, head.headers.contains_key(RETRY_AFTER)),
                 status,
@@ -302,7 +319,7 @@ fn deliver(
 ) -> Option<Delivery> {
     match exchange {
         Exchange::Whole { head, body, hold } => {
-            let mut response = Response::from_parts(without_framing(head), Body::held(body, hold));
+            let mut response = Response::from_parts(head, Body::held(body, hold));
             if marked {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);
@@ -321,13 +338,13 @@ fn deliver(
             }
             None
         }
-        Exchange::NotSent(_) => {
+        Exchange::NotSent { shortage, .. } => {
             // Where the store did not say, a first attempt that was not sent has nothing behind it; a later one has.
             let not_executed = settled.map_or(first, |settled| settled == Settled::NotSent);
-            Some(Err(Problem::UpstreamUnreachable { in_doubt: !not_executed }))
+            Some(Err(Problem::UpstreamUnreachable { shortage, in_doubt: !not_executed }))
         }
         Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
-        Exchange::TimedOut | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
+        Exchange::TimedOut(_) | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
     }
 }
 
@@ -347,7 +364,7 @@ mod tests {
             (Some(Settled::Superseded), true, true),
             (Some(Settled::Kept(Time(1))), true, true),
         ] {
-            let exchange = Exchange::NotSent("refused".to_owned());
+            let exchange = Exchange::NotSent { why: "refused".to_owned(), shortage: false };
             let told = deliver(exchange, settled, first, None, true);
             let Some(Err(Problem::UpstreamUnreachable { in_doubt, .. })) = told else { panic!("no refusal") };
             assert_eq!(in_doubt, expected, "{settled:?} {first}");

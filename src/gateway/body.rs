@@ -4,12 +4,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
-use http_body::{Frame, SizeHint};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Method, Response, StatusCode, Version};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::limits::Hold;
-use crate::upstream;
+use super::limits::{Hold, Slot};
+use crate::telemetry::{Metrics, Timeout};
+use crate::upstream::{self, BodyError};
 
 /// Why an answer's body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,7 +33,7 @@ enum Kind {
     /// Whole, and counted against the gateway's budget for as long as it is kept.
     Held(Option<Bytes>, #[expect(dead_code, reason = "held until the body is gone")] Arc<Hold>),
     /// Straight from the upstream; the request counts as under way until the end.
-    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Hold),
+    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Slot, Arc<Metrics>),
     /// From an attempt that goes on whether or not anybody reads.
     Stream(mpsc::Receiver<Piece>, Option<u64>),
 }
@@ -50,8 +53,8 @@ impl Body {
         Self(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
     }
 
-    pub(super) fn upstream(body: upstream::Incoming, slot: Hold) -> Self {
-        Self(Kind::Upstream(body, slot))
+    pub(super) fn upstream(body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
+        Self(Kind::Upstream(body, slot, Arc::clone(metrics)))
     }
 
     pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
@@ -66,7 +69,10 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Upstream(body, _) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Kind::Upstream(body, _, metrics) => Pin::new(body).poll_frame(cx).map_err(|error| {
+                count(&error, metrics);
+                error.into()
+            }),
             Kind::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
                 Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
                 Some(Piece::End) => None,
@@ -78,7 +84,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => bytes.is_none(),
-            Kind::Upstream(body, _) => body.is_end_stream(),
+            Kind::Upstream(body, ..) => body.is_end_stream(),
             Kind::Stream(..) => false,
         }
     }
@@ -88,22 +94,59 @@ impl http_body::Body for Body {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Upstream(body, _) => body.size_hint(),
+            Kind::Upstream(body, ..) => body.size_hint(),
             Kind::Stream(_, length) => length.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }
 
+/// Counts an answer that came to no end, if it took too long.
+pub(super) fn count(error: &BodyError, metrics: &Metrics) {
+    match error {
+        BodyError::Broken(_) => {}
+        BodyError::Idle => metrics.timed_out(Timeout::UpstreamIdle),
+        BodyError::Overtime => metrics.timed_out(Timeout::Total),
+    }
+}
+
+/// Makes an answer's head say of its body what is true of it, in the client's version of HTTP.
+///
+/// A length that is not the body's own stands only where there is no body to have one.
+pub(super) fn frame(response: &mut Response<Body>, method: &Method, version: Version) {
+    let length = response.body().size_hint().exact();
+    let bodiless = *method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
+    let stated = response.headers().get(CONTENT_LENGTH);
+    let is_true = |stated: &HeaderValue| length.is_some_and(|length| *stated == HeaderValue::from(length));
+    if !bodiless && stated.is_some_and(|stated| !is_true(stated)) {
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    // HTTP/1.0 knows no chunks: there a body of unknown length ends with its connection, which then is not kept alive.
+    let until_close = version == Version::HTTP_10 && length.is_none();
+    *response.version_mut() = if until_close { Version::HTTP_10 } else { Version::HTTP_11 };
+}
+
 /// Bytes of a body as they come. The usual body comes in one frame and is not copied.
-#[derive(Default)]
 pub(super) struct Gathered {
     first: Bytes,
-    more: BytesMut,
+    more: Vec<u8>,
+    /// How much is announced; none of it is made room for before it comes.
+    announced: usize,
 }
 
 impl Gathered {
+    /// Of a body that says this about its size.
+    pub(super) fn of(size: &SizeHint) -> Self {
+        let announced = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
+        Self { first: Bytes::new(), more: Vec::new(), announced }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.first.len() + self.more.len()
+    }
+
+    /// The memory that they take.
+    pub(super) fn held(&self) -> usize {
+        self.first.len() + self.more.capacity()
     }
 
     pub(super) fn push(&mut self, bytes: Bytes) {
@@ -111,13 +154,74 @@ impl Gathered {
             self.first = bytes;
             return;
         }
-        if self.more.is_empty() {
-            self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        let first = std::mem::take(&mut self.first);
+        let needed = self.more.len() + first.len() + bytes.len();
+        if needed > self.more.capacity() {
+            let room = needed.max((2 * self.more.capacity()).min(self.announced));
+            self.more.reserve_exact(room - self.more.len());
         }
+        self.more.extend_from_slice(&first);
         self.more.extend_from_slice(&bytes);
     }
 
     pub(super) fn into_bytes(self) -> Bytes {
-        if self.more.is_empty() { self.first } else { self.more.freeze() }
+        if self.more.is_empty() { self.first } else { self.more.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(size: &SizeHint, pieces: usize) -> Gathered {
+        let mut gathered = Gathered::of(size);
+        for _ in 0..pieces {
+            gathered.push(Bytes::from_static(&[b'x'; 100]));
+        }
+        gathered
+    }
+
+    #[test]
+    fn memory_follows_the_bytes_and_ends_at_what_is_announced() {
+        let announced = SizeHint::with_exact(900);
+        for (size, pieces, held) in [(&announced, 1, 100), (&announced, 2, 200), (&announced, 9, 900)] {
+            let gathered = gather(size, pieces);
+            assert_eq!((gathered.len(), gathered.held()), (100 * pieces, held), "{pieces}");
+        }
+        let unannounced = gather(&SizeHint::default(), 9);
+        assert!((900..=1_800).contains(&unannounced.held()), "{}", unannounced.held());
+        assert_eq!(unannounced.into_bytes(), vec![b'x'; 900]);
+    }
+
+    /// Version and Content-Length of an answer that came with `stated` before a body of these bytes.
+    fn framed(method: &Method, status: u16, version: Version, stated: &str, body: Body) -> (Version, Option<String>) {
+        let mut response = Response::builder().status(status).header(CONTENT_LENGTH, stated).body(body).unwrap();
+        frame(&mut response, method, version);
+        let stated = response.headers().get(CONTENT_LENGTH).map(|stated| stated.to_str().unwrap().to_owned());
+        (response.version(), stated)
+    }
+
+    #[test]
+    fn a_length_is_the_bodys_own_or_that_of_a_body_that_is_not_sent() {
+        let of = |method: &Method, status, stated, body: &'static str| {
+            framed(method, status, Version::HTTP_11, stated, Body::whole(body.into())).1
+        };
+        assert_eq!(of(&Method::GET, 200, "3", "abc").as_deref(), Some("3"));
+        assert_eq!(of(&Method::GET, 200, "5", "abc"), None);
+        assert_eq!(of(&Method::GET, 200, "+3", "abc"), None);
+        assert_eq!(of(&Method::HEAD, 200, "5", "").as_deref(), Some("5"));
+        assert_eq!(of(&Method::GET, 304, "5", "").as_deref(), Some("5"));
+        assert_eq!(of(&Method::GET, 204, "5", ""), None);
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_ends_with_the_connection_of_an_old_client() {
+        let of = |version, length| {
+            let (_, pieces) = mpsc::channel(1);
+            framed(&Method::GET, 200, version, "3", Body::stream(pieces, length))
+        };
+        assert_eq!(of(Version::HTTP_10, None), (Version::HTTP_10, None));
+        assert_eq!(of(Version::HTTP_10, Some(3)), (Version::HTTP_11, Some("3".to_owned())));
+        assert_eq!(of(Version::HTTP_11, None), (Version::HTTP_11, None));
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, request};
-use hyper::body::Incoming;
 use tokio::sync::oneshot;
 
 use super::attempt::Attempt;
@@ -12,7 +11,7 @@ use super::duplicate::{Told, tell};
 use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Mode, OnInFlight, StoreFailure};
+use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
@@ -20,8 +19,9 @@ use crate::clock::Clock;
 use crate::keys::{self, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::Verdict;
+use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
+use crate::wire::Inbound;
 
 /// First and longest pause between two looks at an attempt that runs in another gateway.
 const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
@@ -38,28 +38,32 @@ impl Gateway {
         guarded: &Guarded,
         routed: &Routed<'_>,
         head: request::Parts,
-        body: Incoming,
+        body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        let certificate = routed.client.certificate.as_ref();
-        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate) {
+        if let Err(refusal) = self.check_head(guard, routed, &head) {
             if shadow {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
             }
-            return Err(refusal.into());
+            return Err(refusal);
         }
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
         let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
             Ok(read) => read,
-            Err(Unread { begun, rest, problem }) if shadow && problem != Problem::BodyAborted => {
+            Err(Unread { problem: problem @ Problem::BodyAborted { .. }, .. }) => {
+                return Err(routed.client.exchange.broken().map_or(problem, Problem::from));
+            }
+            Err(Unread { begun, rest, .. }) if shadow => {
                 let body = Outgoing::Resumed { begun, rest };
                 return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
+        routed.client.exchange.read_whole();
+        let certificate = routed.client.certificate.as_ref();
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), certificate)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
@@ -72,8 +76,8 @@ impl Gateway {
         match self.rule(guarded, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
-                self.shared.metrics.route(routed.index).duplicate();
-                match tell(guard, duplicate) {
+                routed.metrics.duplicate();
+                match tell(guard, duplicate, headers::origin(&head.headers)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     Told::Replay(response) => Ok((response, Verdict::Replayed)),
                     Told::Refused(problem) => Err(problem),
@@ -87,6 +91,20 @@ impl Gateway {
             }
             Err(problem) => Err(problem),
         }
+    }
+
+    /// Refuses what the head alone shows to be refused.
+    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
+        if let Some(name) = guard.keys.scope.trusted_header()
+            && !routed.trusted
+            && !self.shared.settings.trusted_proxies.is_empty()
+        {
+            let detail =
+                format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
+            return Err(Problem::ScopeMissing(detail));
+        }
+        let certificate = routed.client.certificate.as_ref();
+        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
     }
 
     /// Asks the arbiter, and stands in line while the route says so.
@@ -124,26 +142,30 @@ impl Gateway {
         permit: Permit,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
-        let Some(slot) = self.shared.slots.take(1) else {
-            self.free(permit).await;
-            return Err(Problem::Overloaded("requests under way"));
+        let slot = match self.shared.slots.take(routed.index) {
+            Ok(slot) => slot,
+            Err(what) => {
+                self.free(permit).await;
+                return Err(Problem::Overloaded(what));
+            }
         };
         tally.if_left(Verdict::Executed);
         let enforced = guarded.guard.mode == Mode::Enforce;
         let (client, delivery) = oneshot::channel();
-        let upstream = self.upstream(routed.route);
+        let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
             request: self.guarded_request(guarded, routed, head, read.bytes, &permit),
             upstream: Arc::clone(upstream),
-            upstream_index: routed.route.upstream,
+            upstream_metrics: Arc::clone(upstream_metrics),
             guard: Arc::clone(&guarded.guard),
-            route: routed.index,
+            route: Arc::clone(routed.metrics),
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
             marked: enforced,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
-            holds: [slot, read.hold],
+            slot,
+            body: read.hold,
             permit,
         };
         self.arbiter.shared().tasks.spawn(attempt.run());
@@ -151,7 +173,10 @@ impl Gateway {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => Err(Problem::UpstreamFailed { guarded: enforced }),
-            Err(_elapsed) => Err(Problem::UpstreamTimeout { guarded: enforced }),
+            Err(_elapsed) => {
+                self.shared.metrics.timed_out(Timeout::Response);
+                Err(Problem::UpstreamTimeout { guarded: enforced })
+            }
         }
     }
 

@@ -2,10 +2,13 @@
 
 mod attempt;
 mod body;
+mod cors;
 mod duplicate;
+mod fields;
 mod guarded;
 mod limits;
 mod marks;
+mod options;
 mod pattern;
 mod plain;
 mod problem;
@@ -14,34 +17,48 @@ mod routes;
 mod settings;
 mod tally;
 mod target;
+mod upgrade;
 
 pub use body::{Body, BoxError};
-pub use pattern::{Pattern, PatternError};
-pub use problem::{Problem, not_encrypted, turned_away};
-pub use routes::Routes;
-pub use settings::{Guard, Limits, Mode, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use fields::check_fields;
+pub use pattern::{Case, Pattern, PatternError};
+pub use problem::{Problem, not_encrypted, too_slow, turned_away};
+pub use routes::{Found, Place, Routes};
+pub use settings::{
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, Route, Settings, StoreFailure,
+    Underscores,
+};
 pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::{Request, Response, request};
-use hyper::body::Incoming;
+use http::header::{CONNECTION, HOST};
+use http::{HeaderValue, Request, Response, Version, request};
+use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
-use crate::telemetry::{Metrics, Verdict};
-use crate::upstream::headers::Hop;
-use crate::upstream::{Outgoing, Upstream, headers};
-use crate::wire::Client;
-use limits::Budget;
+use crate::machine::OperationId;
+use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
+use crate::upstream::headers::{Hop, Manner, Via};
+use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
+use crate::wire::framing::Fault;
+use crate::wire::{Client, Inbound};
+use limits::{Budget, Slots};
 use tally::Tally;
+use upgrade::Wish;
 
-/// What the gateways of all workers share.
+/// What the gateways of all workers share, as one configuration has it.
 pub struct Shared {
     settings: Settings,
+    fleets: Vec<Arc<Fleet>>,
+    upstream_metrics: Vec<Arc<UpstreamMetrics>>,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    route_metrics: Vec<Arc<RouteMetrics>>,
+    /// What this gateway calls itself on what it hands on.
+    via: Option<Via>,
     /// Requests that may be on their way to an upstream.
-    slots: Budget,
+    slots: Slots,
     /// Bytes of bodies that may be buffered.
     buffers: Budget,
     metrics: Arc<Metrics>,
@@ -58,14 +75,21 @@ pub struct Gateway {
     shared: Arc<Shared>,
     arbiter: Arc<Arbiter>,
     upstreams: Vec<Arc<Upstream>>,
+    worker: usize,
 }
 
 /// A request that has found its route.
 struct Routed<'a> {
+    /// The route's place in the configuration.
     index: usize,
     route: &'a Route,
+    metrics: &'a Arc<RouteMetrics>,
     target: Target,
-    client: &'a Client,
+    client: &'a Arc<Client>,
+    /// Whether the peer's word counts: it is one of `trusted_proxies`.
+    trusted: bool,
+    /// For as long as the client waits for the answer's head.
+    listening: Listening,
 }
 
 /// An answer, and how the request counts.
@@ -73,12 +97,43 @@ type Answer = (Response<Body>, Verdict);
 
 impl Shared {
     /// What these settings say, ready for use.
-    pub fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
-        let routes = Routes::new(&settings.routes);
-        let guards = settings.routes.iter().enumerate().map(|(index, route)| Guarded::of(index, route)).collect();
-        let slots = Budget::new(settings.limits.in_flight);
+    pub fn new(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>) -> Self {
+        let slots = Slots::new(settings.limits.in_flight, concurrency(&settings.routes));
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Self { settings, routes, guards, slots, buffers, metrics }
+        Self::over(settings, fleets, metrics, slots, buffers)
+    }
+
+    /// What takes this one's place. Requests under way go on under the old settings, and count for the new limits.
+    #[must_use]
+    pub fn succeeded_by(&self, settings: Settings, fleets: Vec<Arc<Fleet>>) -> Self {
+        let slots = self.slots.succeeded_by(settings.limits.in_flight, concurrency(&settings.routes));
+        let buffers = self.buffers.clone();
+        buffers.resize(settings.limits.buffered_bodies);
+        Self::over(settings, fleets, Arc::clone(&self.metrics), slots, buffers)
+    }
+
+    fn over(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>, slots: Slots, buffers: Budget) -> Self {
+        let routes = Routes::new(&settings.routes);
+        let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
+        let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let via = settings.via.as_deref().map(Via::new);
+        let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
+        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, via, slots, buffers, metrics }
+    }
+
+    /// What all is counted in.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The servers of each upstream.
+    pub fn fleets(&self) -> &[Arc<Fleet>] {
+        &self.fleets
+    }
+
+    /// The same, with what they are counted in.
+    pub fn counted_fleets(&self) -> impl Iterator<Item = (&Fleet, &UpstreamMetrics)> {
+        self.fleets.iter().zip(&self.upstream_metrics).map(|(fleet, metrics)| (&**fleet, &**metrics))
     }
 
     /// The guarded routes: name, guard, and the terms that their attempts run under.
@@ -90,70 +145,165 @@ impl Shared {
     }
 }
 
+/// How many requests may be under way on each route, by its name.
+fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> {
+    routes.iter().map(|route| (route.name.as_str(), route.concurrency))
+}
+
 impl Guarded {
-    fn of(route: usize, settings: &Route) -> Option<Self> {
-        let mut guard = settings.guard.clone()?;
+    fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
+        let mut guard = route.guard.clone()?;
         if guard.mode == Mode::Shadow {
             // Records of a trial must never answer for real ones.
             guard.keys.namespace.insert_str(0, "shadow/");
         }
         let guard = Arc::new(guard);
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route };
+        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics) };
         Some(Self { guard, terms })
     }
 }
 
 impl Gateway {
     /// A worker's door: the shared tables, its own way to the store, its own connections to the upstreams.
-    pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, upstreams: Vec<Arc<Upstream>>) -> Self {
-        Self { shared, arbiter, upstreams }
+    pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, worker: usize) -> Self {
+        let upstreams = shared.fleets.iter().map(|fleet| Arc::new(Upstream::of(fleet, worker))).collect();
+        Self { shared, arbiter, upstreams, worker }
+    }
+
+    /// The worker's door under a new configuration.
+    #[must_use]
+    pub fn succeeded_by(&self, shared: Arc<Shared>) -> Self {
+        Self::new(shared, Arc::clone(&self.arbiter), self.worker)
+    }
+
+    /// Whether this door stands on that configuration.
+    pub fn is_over(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Body> {
-        let mut tally = Tally::new(Arc::clone(&self.shared.metrics));
-        let (response, verdict) = match self.answer(request, client, &mut tally).await {
-            Ok(answer) => answer,
+    pub async fn handle(&self, request: Request<Inbound>, client: &Arc<Client>) -> Response<Body> {
+        let (method, version) = (request.method().clone(), request.version());
+        let mut tally = Tally::new(self.shared.metrics.no_route());
+        let origin = headers::origin(request.headers()).cloned();
+        let answer = self.answer(request, client, &mut tally).await;
+        let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
+        let page = cors.map(|cors| (cors, origin.as_ref()));
+        let (mut response, verdict) = match answer {
+            Ok((response, Verdict::Answered)) => (response, Verdict::Answered),
+            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => {
-                let mut response = problem.response(&self.shared.settings.problem_types);
-                if let Some(operation) = tally.operation() {
-                    marks::set_operation(response.headers_mut(), &operation);
+                let mut response = self.refusal(&problem, tally.operation(), page);
+                if client.exchange.leaves_body() {
+                    // What is left of the body must not be taken for the next request.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 (response, problem.verdict())
             }
         };
         tally.answered(verdict);
+        body::frame(&mut response, &method, version);
         response
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
-        let (head, body) = request.into_parts();
+    async fn answer(
+        &self,
+        request: Request<Inbound>,
+        client: &Arc<Client>,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
+        let (mut head, body) = request.into_parts();
+        if let Some(fault) = head.extensions.remove::<Fault>() {
+            return Err(fault.into());
+        }
         let target = Target::of(&head)?;
-        let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
-        tally.routed(index);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], target, client };
+        let wish = Wish::of(&head, &body)?;
+        if let Some(response) = options::answer(&mut head, &target)? {
+            return Ok((response, Verdict::Answered));
+        }
+        let settings = &self.shared.settings;
+        let place = Place::of(&target, head.uri.path())?;
+        let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
+        let metrics = &self.shared.route_metrics[index];
+        tally.routed(index, metrics);
+        check_fields(&head, &place, &self.shared.routes, settings.underscore_headers)?;
+        if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
+            return Err(Problem::LoopDetected);
+        }
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let route = &settings.routes[index];
+        if wish != Wish::WebSocket || !route.websocket {
+            head.extensions.remove::<OnUpgrade>();
+        }
+        let routed = Routed { index, route, metrics, target, client, trusted, listening: Listening::default() };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
+            Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
+                self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
+            }
+            Some(_) if wish != Wish::Nothing => {
+                Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned()))
+            }
+            Some(guarded) if preflight => self.preflight(guarded, &routed, head, body, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
     }
 
-    fn upstream(&self, route: &Route) -> &Arc<Upstream> {
-        &self.upstreams[route.upstream]
+    /// An answer of the upstream's, or a recorded one, as this gateway sends it.
+    fn handed_on(&self, mut response: Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) -> Response<Body> {
+        let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        if let Some(via) = &self.shared.via {
+            via.sign(response.headers_mut(), received);
+        }
+        if let Some((cors, origin)) = page {
+            cors.show_marks(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    fn refusal(
+        &self,
+        problem: &Problem,
+        operation: Option<OperationId>,
+        page: Option<(&Cors, Option<&HeaderValue>)>,
+    ) -> Response<Body> {
+        let mut response = problem.response(&self.shared.settings.problem_types);
+        if let Some(operation) = operation {
+            marks::set_operation(response.headers_mut(), &operation);
+        }
+        if let Some((cors, origin)) = page {
+            cors.open(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    fn upstream(&self, route: &Route) -> (&Arc<Upstream>, &Arc<UpstreamMetrics>) {
+        (&self.upstreams[route.upstream], &self.shared.upstream_metrics[route.upstream])
     }
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
-        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.client.peer));
         let hop = Hop {
             peer: routed.client.peer,
-            trusted,
+            trusted: routed.trusted,
             scheme: routed.client.scheme(),
             host: Some(&routed.target.authority),
+            version: head.version,
         };
-        let fields = headers::outbound(&head.headers, &hop);
+        let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
+        let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
+        let mut fields = headers::outbound(&head.headers, &hop, manner);
+        // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
+        let authority = routed.target.authority.as_str();
+        if fields.get(HOST).is_none_or(|host| host != authority)
+            && let Ok(host) = HeaderValue::from_str(authority)
+        {
+            fields.insert(HOST, host);
+        }
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;
+        let client = Arc::clone(routed.client);
+        on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
         request
     }
 }

@@ -1,44 +1,128 @@
 //! Requests that pass without a guard: streamed through in both directions, gone when the client leaves.
 
-use http::{Response, request};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response, StatusCode, request};
+use hyper::upgrade::OnUpgrade;
 
 use super::body::Body;
 use super::problem::Problem;
 use super::tally::Tally;
-use super::{Answer, Gateway, Routed};
+use super::{Answer, Gateway, Routed, upgrade};
 use crate::clock::Clock;
-use crate::telemetry::Verdict;
-use crate::upstream::{Failure, Outgoing, headers};
+use crate::telemetry::{Timeout, Verdict};
+use crate::upstream::{Failure, Incoming, Outgoing, Reason, Upstream, headers};
+use crate::wire::{Fault, Upload};
+
+/// Why there is no answer.
+enum Missing {
+    Failed(Failure),
+    TimedOut(Timeout),
+}
 
 impl Gateway {
     /// Forwards a request as it is; `verdict` is what it counts as when the upstream answers.
     pub(super) async fn pass(
         &self,
         routed: &Routed<'_>,
-        head: request::Parts,
-        body: Outgoing,
+        mut head: request::Parts,
+        mut body: Outgoing,
         verdict: Verdict,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
-        let slot = self.shared.slots.take(1).ok_or(Problem::Overloaded("requests under way"))?;
-        let upstream = self.upstream(routed.route);
-        let request = self.outbound(routed, head, body);
+        routed.client.exchange.mind_end();
+        let slot = self.shared.slots.take(routed.index).map_err(Problem::Overloaded)?;
+        let (upstream, metrics) = self.upstream(routed.route);
+        let wish = head.extensions.remove::<OnUpgrade>();
         let started = Clock::instant();
-        let answer = tokio::time::timeout(upstream.settings().response_timeout, upstream.send(request)).await;
-        self.shared.metrics.upstream_answered(routed.route.upstream, started.elapsed());
-        match answer {
-            Ok(Ok(response)) => {
-                let (mut head, body) = response.into_parts();
-                headers::inbound(&mut head.headers);
-                Ok((Response::from_parts(head, Body::upstream(body, slot)), verdict))
-            }
-            Ok(Err(Failure::NotSent(_))) => Err(Problem::UpstreamUnreachable { in_doubt: false }),
-            Ok(Err(Failure::Unknown(why))) => {
-                tracing::warn!(route = %routed.route.name, why, "upstream failed");
-                Err(Problem::UpstreamFailed { guarded: false })
-            }
-            Err(_elapsed) => Err(Problem::UpstreamTimeout { guarded: false }),
+        let end = upstream.settings().total_timeout.map(|total| started + total);
+        let upload = body.within(self.shared.settings.limits.upload_timeout);
+        let mut request = self.outbound(routed, head, body);
+        if wish.is_some() {
+            upgrade::set(request.headers_mut());
         }
+        let answer = exchange(upstream, request, upload.as_ref(), end).await;
+        metrics.answered(started.elapsed());
+        match answer {
+            Ok(response) => {
+                let (mut head, mut body) = response.into_parts();
+                headers::inbound(&mut head.headers);
+                if let Some(end) = end {
+                    body.until(end);
+                }
+                let body = match wish.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS) {
+                    Some(client) => {
+                        self.tunnel(client, &mut head, slot);
+                        Body::empty()
+                    }
+                    None => Body::upstream(body, slot, &self.shared.metrics),
+                };
+                Ok((Response::from_parts(head, body), verdict))
+            }
+            Err(missing) => Err(self.failed(routed, missing, upload.and_then(|upload| upload.fault()))),
+        }
+    }
+
+    /// What a client is told that gets no answer. Where its own body came to no end, that is the reason.
+    fn failed(&self, routed: &Routed<'_>, missing: Missing, fault: Option<Fault>) -> Problem {
+        let metrics = &self.shared.metrics;
+        let forwarded = !matches!(missing, Missing::Failed(Failure::NotSent(_)));
+        // What was sent of a body that broke off has no end, so the upstream has no request.
+        if let Some(fault) = routed.client.exchange.broken() {
+            return fault.into();
+        }
+        match (fault, missing) {
+            (Some(Fault::Slow), _) => Problem::BodyTimeout { forwarded },
+            (Some(Fault::Broken), _) => Problem::BodyAborted { forwarded },
+            (None, Missing::Failed(Failure::NotSent(why))) => {
+                if why.reason == Reason::Timeout {
+                    metrics.timed_out(Timeout::UpstreamConnect);
+                }
+                Problem::UpstreamUnreachable { shortage: why.reason.is_shortage(), in_doubt: false }
+            }
+            (None, Missing::Failed(Failure::Unknown(why))) => {
+                tracing::warn!(route = %routed.route.name, why, "upstream failed");
+                Problem::UpstreamFailed { guarded: false }
+            }
+            (None, Missing::Failed(Failure::Late)) => {
+                metrics.timed_out(Timeout::FirstByte);
+                Problem::UpstreamTimeout { guarded: false }
+            }
+            (None, Missing::TimedOut(kind)) => {
+                metrics.timed_out(kind);
+                Problem::UpstreamTimeout { guarded: false }
+            }
+        }
+    }
+}
+
+/// Sends the request, and waits for the head of its answer as long as its client may have to wait.
+async fn exchange(
+    upstream: &Upstream,
+    request: Request<Outgoing>,
+    upload: Option<&Upload>,
+    end: Option<Instant>,
+) -> Result<Response<Incoming>, Missing> {
+    tokio::select! {
+        biased;
+        answer = upstream.send(request) => answer.map_err(Missing::Failed),
+        () = overdue(upload, upstream.settings().response_timeout) => Err(Missing::TimedOut(Timeout::Response)),
+        () = passed(end) => Err(Missing::TimedOut(Timeout::Total)),
+    }
+}
+
+/// The time in which a client is still sending is its own.
+async fn overdue(upload: Option<&Upload>, limit: Duration) {
+    match upload {
+        Some(upload) => upload.overdue(limit).await,
+        None => tokio::time::sleep(limit).await,
+    }
+}
+
+async fn passed(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end.into()).await,
+        None => std::future::pending().await,
     }
 }

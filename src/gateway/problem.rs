@@ -1,5 +1,7 @@
 //! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
 
+mod from;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -7,9 +9,7 @@ use serde_json::json;
 
 use super::body::Body;
 use super::marks;
-use crate::keys;
 use crate::machine::Time;
-use crate::store::StoreError;
 use crate::telemetry::Verdict;
 
 /// What the gateway answers by itself, and why.
@@ -19,8 +19,20 @@ pub enum Problem {
     NoRoute,
     /// The request is malformed, or refused by rule.
     BadRequest(String),
+    /// The request's target is too long.
+    TargetTooLong(&'static str),
+    /// The request's head has too many bytes or fields.
+    HeadersTooLarge(&'static str),
+    /// The request's body has a transfer coding that is not known here.
+    CodingRefused(&'static str),
+    /// The request is of another version of HTTP.
+    VersionRefused(&'static str),
     /// The method is not for a reverse proxy.
     MethodRefused(String),
+    /// The request has been here before.
+    LoopDetected,
+    /// The request expects what this gateway cannot do.
+    ExpectationFailed,
     /// No key.
     KeyMissing(String),
     /// A key that is none.
@@ -34,10 +46,18 @@ pub enum Problem {
         /// The limit, in bytes.
         limit: usize,
     },
+    /// The request's head did not come in time. Only a listener says this, to a client that has no request yet.
+    HeaderTimeout,
     /// The request's body did not come in time.
-    BodyTimeout,
+    BodyTimeout {
+        /// Whether what there is of it may have reached the upstream.
+        forwarded: bool,
+    },
     /// The request's body ended before it was whole.
-    BodyAborted,
+    BodyAborted {
+        /// The same.
+        forwarded: bool,
+    },
     /// An attempt of the operation is running.
     InFlight(StatusCode),
     /// The operation is done, and the route says so instead of repeating the answer.
@@ -67,6 +87,8 @@ pub enum Problem {
     },
     /// The upstream was not reached.
     UpstreamUnreachable {
+        /// Whether no server was even tried: none is healthy, or no connection was free.
+        shortage: bool,
         /// Whether the operation may have been executed all the same, by another attempt.
         in_doubt: bool,
     },
@@ -119,7 +141,20 @@ impl Problem {
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
             Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
+            Self::HeadersTooLarge(_) => {
+                let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                row(status, "headers-too-large", "Headers too large", Stop, V::BadRequest)
+            }
+            Self::CodingRefused(_) => row(S::NOT_IMPLEMENTED, "coding-refused", "Coding refused", Stop, V::BadRequest),
+            Self::VersionRefused(_) => {
+                row(S::HTTP_VERSION_NOT_SUPPORTED, "version-refused", "Version refused", Stop, V::BadRequest)
+            }
             Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
+            Self::LoopDetected => row(S::LOOP_DETECTED, "loop-detected", "Loop detected", Stop, V::BadRequest),
+            Self::ExpectationFailed => {
+                row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
+            }
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
@@ -127,8 +162,11 @@ impl Problem {
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
             }
-            Self::BodyTimeout => row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted),
-            Self::BodyAborted => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
+            Self::HeaderTimeout => row(S::REQUEST_TIMEOUT, "header-timeout", "Head too slow", SameKey, V::BadRequest),
+            Self::BodyTimeout { .. } => {
+                row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
+            }
+            Self::BodyAborted { .. } => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight(status) => row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight),
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
             Self::AlreadyExecuted { .. } => {
@@ -138,8 +176,9 @@ impl Problem {
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
-            Self::UpstreamUnreachable { .. } => {
-                row(S::BAD_GATEWAY, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
+            Self::UpstreamUnreachable { shortage, .. } => {
+                let status = if *shortage { S::SERVICE_UNAVAILABLE } else { S::BAD_GATEWAY };
+                row(status, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
@@ -162,16 +201,28 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
+            Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
+            Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
-            Self::UpstreamUnreachable { .. } => "The upstream could not be reached. Nothing was sent.".to_owned(),
+            Self::UpstreamUnreachable { shortage: false, .. } => {
+                "The upstream could not be reached. Nothing was sent.".to_owned()
+            }
+            Self::UpstreamUnreachable { shortage: true, .. } => {
+                "The upstream has no server or no connection free. Nothing was sent.".to_owned()
+            }
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
-            Self::BodyTimeout => "The body did not arrive in time. Nothing was forwarded.".to_owned(),
-            Self::BodyAborted => "The body ended before it was complete. Nothing was forwarded.".to_owned(),
+            Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
+            Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
+            Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),
             Self::InFlight(_) => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. } => (*detail).to_owned(),
+            Self::Duplicate { detail, .. }
+            | Self::TargetTooLong(detail)
+            | Self::HeadersTooLarge(detail)
+            | Self::CodingRefused(detail)
+            | Self::VersionRefused(detail) => (*detail).to_owned(),
             Self::AlreadyExecuted { .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
             }
@@ -216,31 +267,48 @@ impl Problem {
                     headers.insert(LOCATION, location.clone());
                 }
             }
-            Self::UpstreamUnreachable { in_doubt: false } => {
-                headers.insert(marks::OUTCOME, marks::NOT_EXECUTED);
+            Self::UpstreamUnreachable { shortage, in_doubt } => {
+                headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
+                if *shortage {
+                    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                }
             }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
-            | Self::UpstreamUnreachable { in_doubt: true } => {
+            | Self::BodyTimeout { forwarded: true }
+            | Self::BodyAborted { forwarded: true } => {
                 headers.insert(marks::OUTCOME, marks::UNKNOWN);
             }
             Self::NoRoute
             | Self::BadRequest(_)
+            | Self::TargetTooLong(_)
+            | Self::HeadersTooLarge(_)
+            | Self::CodingRefused(_)
+            | Self::VersionRefused(_)
             | Self::MethodRefused(_)
+            | Self::ExpectationFailed
+            | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
             | Self::KeyReused
             | Self::BodyTooLarge { .. }
-            | Self::BodyTimeout
-            | Self::BodyAborted
+            | Self::HeaderTimeout
+            | Self::BodyTimeout { forwarded: false }
+            | Self::BodyAborted { forwarded: false }
             | Self::OutcomeUnknown
             | Self::RecordUnreadable => {}
         }
     }
 
     fn is_unguarded(&self) -> bool {
-        matches!(self, Self::UpstreamTimeout { guarded: false } | Self::UpstreamFailed { guarded: false })
+        matches!(
+            self,
+            Self::UpstreamTimeout { guarded: false }
+                | Self::UpstreamFailed { guarded: false }
+                | Self::BodyTimeout { forwarded: true }
+                | Self::BodyAborted { forwarded: true }
+        )
     }
 
     /// How the request counts.
@@ -302,31 +370,22 @@ impl Problem {
     }
 }
 
+/// What became of a body that came to no end.
+fn rest(forwarded: bool) -> &'static str {
+    if forwarded { "What came of it was forwarded as it came." } else { "Nothing was forwarded." }
+}
+
 /// The whole answer to a connection over the limit.
 pub fn turned_away(types: &str) -> Bytes {
     Problem::Overloaded("connections").raw(types)
 }
 
+/// The same for a client whose head does not come.
+pub fn too_slow(types: &str) -> Bytes {
+    Problem::HeaderTimeout.raw(types)
+}
+
 /// The whole answer to plain HTTP where TLS is spoken.
 pub fn not_encrypted(types: &str) -> Bytes {
     Problem::BadRequest("This port speaks TLS: use https.".to_owned()).raw(types)
-}
-
-impl From<keys::Refusal> for Problem {
-    fn from(refusal: keys::Refusal) -> Self {
-        match refusal {
-            keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
-            keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
-            keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
-        }
-    }
-}
-
-impl From<&StoreError> for Problem {
-    fn from(error: &StoreError) -> Self {
-        match error {
-            StoreError::Unavailable(_) => Self::StoreUnavailable,
-            StoreError::Unreadable(_) => Self::RecordUnreadable,
-        }
-    }
 }

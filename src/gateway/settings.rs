@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 
-use super::pattern::Pattern;
+use super::pattern::{Case, Pattern};
 use crate::wire::Network;
 use crate::{keys, machine::Policy};
 
 /// The whole door.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// In order: the first match wins.
     pub routes: Vec<Route>,
@@ -19,10 +19,26 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// What stands before the code in a problem's `type`.
     pub problem_types: String,
+    /// What this gateway calls itself in `Via`; none: it adds none, and knows no loop.
+    pub via: Option<String>,
+    /// What becomes of request fields with an underscore in their name.
+    pub underscore_headers: Underscores,
+}
+
+/// What becomes of request fields with an underscore in their name: CGI-like servers cannot tell them from those with a
+/// hyphen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Underscores {
+    /// They stay behind.
+    Drop,
+    /// The request is refused.
+    Refuse,
+    /// They are passed on.
+    Pass,
 }
 
 /// One route.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Its name: a metrics label, and the default namespace.
     pub name: String,
@@ -32,14 +48,53 @@ pub struct Route {
     pub path: Pattern,
     /// Host names it takes, lower case, without port; empty: all.
     pub hosts: Vec<String>,
+    /// Whether it takes its path in any case.
+    pub case: Case,
+    /// Whether it takes its path with parameters, such as `;x=1`, too.
+    pub path_parameters: PathParameters,
+    /// What a guarded route does about requests that ask for another method than their own.
+    pub method_override: MethodOverride,
     /// Which upstream, by its place in the list of upstreams.
     pub upstream: usize,
+    /// How many of its requests may be under way at once; none: as many as of all routes.
+    pub concurrency: Option<usize>,
+    /// Whether a request may become a WebSocket. A guard that acts takes none in any case.
+    pub websocket: bool,
+    /// Which pages may read what the gateway itself says; none: it says nothing to pages.
+    pub cors: Option<Cors>,
     /// How duplicates are stopped; none: a plain proxied route.
     pub guard: Option<Guard>,
 }
 
+/// Whether parameters in a path count when its route is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathParameters {
+    /// The path is taken with and without them.
+    Ignore,
+    /// They are a part of the path like any other.
+    Keep,
+}
+
+/// What becomes of requests to a guarded path that ask for another method than their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodOverride {
+    /// They are refused, whichever route their own method has.
+    Refuse,
+    /// They pass like others: the upstream does not look at this.
+    Ignore,
+}
+
+/// Which pages may read what the gateway itself says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cors {
+    /// Their origins, as browsers write them.
+    pub origins: Vec<String>,
+    /// Whether pages of any other origin may, without credentials.
+    pub any: bool,
+}
+
 /// How a route stops duplicates.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
     /// Key, scope and fingerprint.
     pub keys: keys::Settings,
@@ -106,16 +161,16 @@ pub enum Mode {
 /// What may be held at once, over all workers of this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections.
-    pub connections: usize,
     /// Requests on their way to an upstream.
     pub in_flight: usize,
     /// Duplicates that wait for a running attempt.
     pub waiters: usize,
     /// Bytes of buffered request and response bodies.
     pub buffered_bodies: usize,
-    /// How long a request's head may take, in full; also the idle limit of a kept-alive connection.
-    pub header_timeout: Duration,
     /// How long a guarded request's body may take, in full.
     pub body_timeout: Duration,
+    /// How long the body of a request on a plain route may take, in full.
+    pub upload_timeout: Duration,
+    /// How long a WebSocket may be silent in both directions.
+    pub websocket_idle_timeout: Duration,
 }

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::machine::OperationId;
-use crate::telemetry::{Metrics, RouteMetrics, Verdict};
+use crate::telemetry::{RouteMetrics, Verdict};
 
 /// A request that has not been counted yet.
 pub(super) struct Tally {
-    metrics: Arc<Metrics>,
-    route: Option<usize>,
+    route: Arc<RouteMetrics>,
+    /// The route's place in the configuration.
+    place: Option<usize>,
     operation: Option<OperationId>,
     started: Instant,
     /// What the request counts as if its client leaves now.
@@ -20,14 +21,22 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+    /// A request that belongs to no route yet.
+    pub(super) fn new(no_route: &Arc<RouteMetrics>) -> Self {
         let started = Clock::instant();
-        Self { metrics, route: None, operation: None, started, if_left: Verdict::BadRequest, counted: false }
+        let (route, if_left) = (Arc::clone(no_route), Verdict::BadRequest);
+        Self { route, place: None, operation: None, started, if_left, counted: false }
     }
 
     /// The request belongs to this route.
-    pub(super) fn routed(&mut self, route: usize) {
-        self.route = Some(route);
+    pub(super) fn routed(&mut self, place: usize, route: &Arc<RouteMetrics>) {
+        self.place = Some(place);
+        self.route = Arc::clone(route);
+    }
+
+    /// The place of the request's route, once it is known.
+    pub(super) fn place(&self) -> Option<usize> {
+        self.place
     }
 
     /// The request names this operation.
@@ -48,19 +57,15 @@ impl Tally {
     /// The request has its answer.
     pub(super) fn answered(mut self, verdict: Verdict) {
         self.counted = true;
-        self.counters().answered(verdict, self.started.elapsed());
-    }
-
-    fn counters(&self) -> &RouteMetrics {
-        self.route.map_or_else(|| self.metrics.no_route(), |route| self.metrics.route(route))
+        self.route.answered(verdict, self.started.elapsed());
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
         if !self.counted {
-            self.counters().answered(self.if_left, self.started.elapsed());
-            self.counters().client_gone();
+            self.route.answered(self.if_left, self.started.elapsed());
+            self.route.client_gone();
         }
     }
 }

@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 /// How a guarded route derives key, scope and fingerprint.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Part of every operation's identity: routes with the same namespace share their operations.
     pub namespace: String,

@@ -1,12 +1,13 @@
 //! One client connection, from the accepted socket to its end: who is there, and which HTTP is spoken.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::Incoming;
+use http::{Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -14,7 +15,8 @@ use tokio_rustls::server::TlsStream;
 use super::ahead::Ahead;
 use super::front::{self, Failure};
 use super::{Doorway, http1, http2};
-use crate::wire::Client;
+use crate::telemetry::Timeout;
+use crate::wire::{Client, Inbound, Phase, Watch};
 
 /// A connection that has come as far as its first request.
 enum Arrived {
@@ -22,10 +24,10 @@ enum Arrived {
     Encrypted { stream: Box<TlsStream<Ahead<TcpStream>>>, http2: bool },
 }
 
-/// Serves one connection to its end, or until the doorway closes and its present requests are answered.
-pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Doorway, handle: H)
+/// Serves one connection to its end. When the doorway closes, its next answer is its last.
+pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Arc<Doorway>, handle: H)
 where
-    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -33,12 +35,12 @@ where
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let mut client = Client { peer, secure: false, certificate: None };
+    let mut client = Client::new(peer, false);
     let arrived = tokio::select! {
         // A request that is there already is answered, also when the doorway closes.
         biased;
         arrived = arrive(Ahead::new(stream), &mut client, &doorway) => arrived,
-        () = doorway.stop.cancelled() => return,
+        () = doorway.lingered() => return,
     };
     let ended = match arrived {
         Ok(Arrived::Plain { stream, http2 }) => serve(stream, http2, client, &doorway, handle).await,
@@ -55,13 +57,16 @@ where
 
 /// From the socket to the first request: the PROXY header is before everything, then TLS.
 async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doorway) -> Result<Arrived, Failure> {
-    let (front, limit) = (&doorway.front, doorway.header_timeout);
+    let (front, limit) = (&doorway.front, doorway.limits.header_timeout);
     if front.is_proxy(client.peer)
         && let Some(address) = front.proxied(&mut stream, limit).await?
     {
         client.peer = address;
     }
     let Some(tls) = &front.tls else {
+        if front.http2.is_some() {
+            rest(&mut stream, doorway).await?;
+        }
         let http2 = front.begins_http2(&mut stream, limit).await?;
         return Ok(Arrived::Plain { stream, http2 });
     };
@@ -70,6 +75,27 @@ async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doo
     client.certificate = front::certificate(&stream);
     let http2 = front::agreed_http2(&stream);
     Ok(Arrived::Encrypted { stream, http2 })
+}
+
+/// A connection rests until its first byte comes, and may have to make room meanwhile.
+async fn rest(stream: &mut Ahead<TcpStream>, doorway: &Doorway) -> Result<(), Failure> {
+    if !stream.seen().is_empty() {
+        return Ok(());
+    }
+    let watch = Arc::new(Watch::new(Version::HTTP_11));
+    doorway.connections.watch(&watch);
+    let dismissed = poll_fn(|cx| match watch.waits(cx.waker()) {
+        Phase::Leaving => Poll::Ready(()),
+        Phase::Rest(_) | Phase::Head(_) | Phase::Busy => Poll::Pending,
+    });
+    tokio::select! {
+        came = stream.more() => Ok(came.map(drop)?),
+        () = dismissed => Err(Failure::Idle),
+        () = tokio::time::sleep(doorway.limits.keep_alive_timeout) => {
+            doorway.metrics.timed_out(Timeout::KeepAlive);
+            Err(Failure::Idle)
+        }
+    }
 }
 
 async fn serve<IO, H, F, B>(
@@ -81,7 +107,7 @@ async fn serve<IO, H, F, B>(
 ) -> hyper::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -89,5 +115,23 @@ where
     match doorway.front.http2.as_ref().filter(|_| speaks_http2) {
         Some(settings) => http2::serve(io, client, settings, doorway, handle).await,
         None => http1::serve(io, client, doorway, handle).await,
+    }
+}
+
+impl Doorway {
+    /// Whether the answer to a connection of this age is its last: it is old, or the doorway closes.
+    pub(super) fn is_last(&self, age: Duration) -> bool {
+        let old = age > self.limits.connection_age;
+        if old {
+            self.metrics.timed_out(Timeout::ConnectionAge);
+        }
+        old || self.closing.announced.is_cancelled()
+    }
+
+    /// Until a connection without a request has been given its time after the closing. A client that was told nothing
+    /// may have a request on its way, and would see it fail.
+    pub(super) async fn lingered(&self) {
+        self.closing.begun.cancelled().await;
+        tokio::time::sleep(self.linger).await;
     }
 }

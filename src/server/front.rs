@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::ahead::Ahead;
 use super::{FAREWELL, http2, proxy_header};
-use crate::telemetry::{Handshake, Metrics};
+use crate::telemetry::{Handshake, Metrics, Timeout};
 use crate::tls;
 use crate::wire::{Certificate, Network};
 
@@ -23,7 +23,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// What client connections go through before their first request, as the configuration states it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontSettings {
     /// TLS; none: plain.
     pub tls: Option<TlsSettings>,
@@ -34,7 +34,7 @@ pub struct FrontSettings {
 }
 
 /// TLS in front.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     /// Certificates and rules.
     pub certificates: tls::Settings,
@@ -70,6 +70,8 @@ pub struct Tls {
 pub(super) enum Failure {
     #[error("too slow")]
     Slow,
+    #[error("nothing came")]
+    Idle,
     #[error("what came is no TLS")]
     NotTls,
     #[error(transparent)]
@@ -141,6 +143,9 @@ impl Front {
             && !failure.is_leave()
         {
             metrics.handshake_failed(step);
+            if matches!((step, failure), (Handshake::Tls, Failure::Slow)) {
+                metrics.timed_out(Timeout::TlsHandshake);
+            }
         }
         done
     }

@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{COOKIE, HOST};
-use http::{HeaderMap, HeaderValue, Request, Response, request};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, request};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -17,11 +17,19 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::{Doorway, FAREWELL};
-use crate::wire::{Client, fields};
+use super::Doorway;
+use super::answer::Answer;
+use super::pace::Pace;
+use crate::telemetry::Timeout;
+use crate::wire::{Client, Inbound, Watch, fields};
 
 /// How much of an answer waits for a client that does not read, in bytes, for each of its requests.
 const SEND_BUFFER: usize = 64 * 1024;
+/// How much of an answer is handed over at once, in bytes. A request is open until the last of it is, so that whatever a
+/// slow client has not taken yet when it counts as idle is no more than this.
+const PIECE: usize = 16 * 1024;
+/// How long a client may take to leave after the goodbye, with no request open.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What a client may ask of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +61,7 @@ pub(super) async fn serve<IO, H, F, B>(
 ) -> hyper::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, Arc<Client>) -> F,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -61,20 +69,28 @@ where
     let client = Arc::new(client);
     let (streams, traffic) = watch::channel(Traffic::default());
     let streams = Arc::new(streams);
+    let watch = Arc::new(Watch::new(Version::HTTP_2));
+    doorway.connections.watch(&watch);
     let service = service_fn(|request: Request<Incoming>| {
+        let turn = watch.begin();
         let mut stream = Stream::open(&streams);
         let (mut head, body) = request.into_parts();
-        let well_formed = fields::are_well_formed(&head.headers);
+        let well_formed = is_well_formed(&head);
         in_words_of_http1(&mut head);
+        let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
         let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
             // As the library does with all else that is malformed: the stream is reset.
             let answer = answer.ok_or(h2::Error::from(h2::Reason::PROTOCOL_ERROR))?.await;
             stream.answered = true;
-            Ok::<_, h2::Error>(answer.map(|body| Counted { body, _stream: stream }))
+            Ok::<_, h2::Error>(answer.map(|body| {
+                let body = Answer::new(body, turn);
+                Counted { body, rest: Bytes::new(), _stream: stream }
+            }))
         }
     });
-    let connection = builder(settings).serve_connection(TokioIo::new(io), service);
+    let paced = Pace::new(io, Arc::clone(&watch), doorway);
+    let connection = builder(settings).serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
@@ -82,15 +98,16 @@ where
             tracing::debug!(peer = %client.peer, "connection closed: too many requests were taken back");
             return Ok(());
         }
-        () = idle(traffic.clone(), doorway.header_timeout) => {}
-        () = doorway.stop.cancelled() => {}
+        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => {}
+        () = doorway.closing.begun.cancelled() => {}
+        () = tokio::time::sleep(doorway.limits.connection_age) => doorway.metrics.timed_out(Timeout::ConnectionAge),
     }
     connection.as_mut().graceful_shutdown();
     // A client that does not react, or is in the middle of a request's head, would hold it for ever.
     tokio::select! {
         ended = connection => ended,
         () = flooded(traffic.clone(), settings.resets) => Ok(()),
-        () = idle(traffic, FAREWELL) => Ok(()),
+        () = idle(traffic, GOODBYE) => Ok(()),
     }
 }
 
@@ -108,6 +125,12 @@ fn builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(settings.resets)
         .max_local_error_reset_streams(settings.resets);
     builder
+}
+
+/// Whether what came is a request at all, where the library does not look (RFC 9113, 8.2.1 and 8.3.1).
+fn is_well_formed(head: &request::Parts) -> bool {
+    let begins_with_query = head.uri.path_and_query().is_some_and(|path| path.as_str().starts_with('?'));
+    !begins_with_query && fields::are_well_formed(&head.headers)
 }
 
 /// Says in fields what HTTP/2 says otherwise (RFC 9113, 8.2.3 and 8.3.1). A `Host` that is there already stays: whether
@@ -186,31 +209,46 @@ async fn flooded(mut traffic: watch::Receiver<Traffic>, most: usize) {
     }
 }
 
-/// An answer's body, whose request is open for as long as it is there.
+/// An answer's body in small pieces, whose request is open for as long as it is there.
 struct Counted<B> {
     body: B,
+    /// What is left of the frame that the body gave last.
+    rest: Bytes,
     _stream: Stream,
 }
 
-impl<B: http_body::Body + Unpin> http_body::Body for Counted<B> {
-    type Data = B::Data;
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(bytes))) => self.rest = bytes,
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
+        self.body.size_hint().exact().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left + rest))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body;
+    use http_body_util::{BodyExt, Full};
+
     use super::*;
 
     fn head(build: request::Builder) -> request::Parts {
@@ -226,6 +264,17 @@ mod tests {
         assert_eq!(named.uri.path_and_query().unwrap(), "/a?b=c");
         assert_eq!(head(Request::get("https://api.test/").header(HOST, "b.test")).headers[HOST], "b.test");
         assert!(!head(Request::get("/")).headers.contains_key(HOST));
+    }
+
+    #[test]
+    fn a_path_is_one_or_no_request_is_there() {
+        let judge = |path: &str| {
+            let uri = http::Uri::builder().scheme("https").authority("api.test").path_and_query(path).build().unwrap();
+            is_well_formed(&Request::get(uri).body(()).unwrap().into_parts().0)
+        };
+        assert!(["/", "/a?b", "/?a=1", "*"].into_iter().all(judge));
+        assert!(!judge("?a=1"));
+        assert!(is_well_formed(&head(Request::connect("api.test:443"))));
     }
 
     #[test]
@@ -245,6 +294,24 @@ mod tests {
         assert!(tokio::time::timeout(long, idle(traffic.clone(), limit)).await.is_err());
         drop(stream);
         idle(traffic, limit).await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_handed_over_in_pieces() {
+        let (streams, _traffic) = watch::channel(Traffic::default());
+        let whole: Vec<u8> = (0..=255).cycle().take(2 * PIECE + 1).collect();
+        let body = Full::new(Bytes::from(whole.clone()));
+        let mut body = Counted { body, rest: Bytes::new(), _stream: Stream::open(&Arc::new(streams)) };
+        let mut seen = Vec::new();
+        for length in [PIECE, PIECE, 1] {
+            assert!(!body.is_end_stream());
+            assert_eq!(body.size_hint().exact(), Some(u64::try_from(whole.len() - seen.len()).unwrap()));
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), length);
+            seen.extend_from_slice(&piece);
+        }
+        assert!(body.is_end_stream());
+        assert_eq!(seen, whole);
     }
 
     #[tokio::test]

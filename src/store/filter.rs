@@ -3,6 +3,7 @@
 //! A false positive costs a look that was not needed. An operation that another gateway reserved, or this one before a
 //! restart, is simply not in it: whoever asks must leave the last word to the store.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ pub enum SettingsError {
 /// Within capacity an operation is known for at least one `lifetime` after its last insertion.
 pub struct Filter {
     shards: Vec<Mutex<Shard>>,
-    lifetime: Duration,
+    /// In milliseconds.
+    lifetime: AtomicU64,
     clock: Clock,
 }
 
@@ -82,7 +84,14 @@ impl Filter {
         let seed = rand::random();
         let shard = || Shard::new(room, rate, &seed, clock.now()).map(Mutex::new);
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
-        Ok(Self { shards: shards.map_err(SettingsError::Layout)?, lifetime, clock })
+        let filter = Self { shards: shards.map_err(SettingsError::Layout)?, lifetime: AtomicU64::new(0), clock };
+        filter.remember_for(lifetime);
+        Ok(filter)
+    }
+
+    /// From now on a generation takes insertions for this long.
+    pub fn remember_for(&self, lifetime: Duration) {
+        self.lifetime.store(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
@@ -107,7 +116,7 @@ impl Filter {
     pub fn rotate_if_due(&self) {
         let now = self.clock.now();
         for mut shard in self.all() {
-            if now >= shard.since.plus(self.lifetime) {
+            if now >= shard.since.plus(Duration::from_millis(self.lifetime.load(Ordering::Relaxed))) {
                 shard.rotate(now);
             }
         }

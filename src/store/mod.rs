@@ -86,7 +86,7 @@ pub enum StoreError {
 }
 
 /// Which store, and how to reach it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The kind of store with its own settings.
     pub kind: Kind,
@@ -95,7 +95,7 @@ pub struct Settings {
 }
 
 /// The kinds of store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// In this process's memory: for tests and trials, forgets all at exit.
     Memory,

@@ -39,7 +39,7 @@ return redis.call('GET', KEYS[1])";
 const PROBE_LIFE: Duration = Duration::from_mins(1);
 
 /// How to reach Redis.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `redis://[user:password@]host:port/db`.
     pub url: String,

@@ -66,6 +66,8 @@ labels! {
         Passed => "passed",
         /// It passed a shadow route as what would have been a duplicate or a refusal.
         Shadowed => "shadowed",
+        /// It was about the gateway itself, or had no hop left to go.
+        Answered => "answered",
         /// No route matched.
         NoRoute => "no_route",
         /// It was malformed, or refused by rule.
@@ -102,6 +104,70 @@ labels! {
         Remove => "remove",
         /// A part of a listing.
         List => "list",
+    }
+}
+
+labels! {
+    /// How a server of an upstream stands.
+    ServerState {
+        /// It takes requests.
+        Healthy => "healthy",
+        /// It is left out because requests failed there.
+        Ejected => "ejected",
+        /// Its health checks fail.
+        Unhealthy => "unhealthy",
+    }
+}
+
+labels! {
+    /// What came of a health check.
+    CheckResult {
+        /// A good answer.
+        Passed => "passed",
+        /// A bad one, or none in time.
+        Failed => "failed",
+    }
+}
+
+labels! {
+    /// What became of a changed configuration.
+    ReloadResult {
+        /// It is in force.
+        Ok => "ok",
+        /// It cannot be used; the old one stays.
+        Refused => "refused",
+    }
+}
+
+labels! {
+    /// A limit of time that was reached.
+    Timeout {
+        /// A client's TLS handshake.
+        TlsHandshake => "tls_handshake",
+        /// A request's head.
+        Header => "header",
+        /// The next byte of a request's body.
+        BodyIdle => "body_idle",
+        /// A request's whole body.
+        BodyTotal => "body_total",
+        /// The next request of a kept-alive connection.
+        KeepAlive => "keep_alive",
+        /// The life of a client's connection.
+        ConnectionAge => "connection_age",
+        /// A client's taking of its answer.
+        ClientWrite => "client_write",
+        /// A connection to an upstream.
+        UpstreamConnect => "upstream_connect",
+        /// The head of an upstream's answer.
+        FirstByte => "first_byte",
+        /// The next byte of an upstream's answer.
+        UpstreamIdle => "upstream_idle",
+        /// What a client waits.
+        Response => "response",
+        /// An attempt.
+        Attempt => "attempt",
+        /// A whole exchange on a plain route.
+        Total => "total",
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::io::IsTerminal;
 
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
 /// How log lines look and which are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -24,6 +28,7 @@ pub enum LogFormat {
 pub struct Logs {
     _guard: tracing_appender::non_blocking::WorkerGuard,
     lost: LinesLost,
+    filter: reload::Handle<EnvFilter, Registry>,
 }
 
 /// Counts the lines that were dropped because the writer could not keep up.
@@ -34,6 +39,14 @@ impl Logs {
     /// The count of dropped lines.
     pub fn lines_lost(&self) -> LinesLost {
         self.lost.clone()
+    }
+
+    /// Writes lines of this level from now on. `RUST_LOG`, when set, still goes before it.
+    ///
+    /// # Errors
+    /// When the level is no filter: then nothing has changed.
+    pub fn set_level(&self, level: &str) -> Result<(), String> {
+        self.filter.reload(filter(level)?).map_err(|error| error.to_string())
     }
 }
 
@@ -49,20 +62,21 @@ impl LinesLost {
 /// # Errors
 /// When the level is no filter, or logs have been started already.
 pub fn start(settings: &LogSettings) -> Result<Logs, String> {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env()
-        .or_else(|_| EnvFilter::try_new(&settings.level))
-        .map_err(|error| format!("log level `{}`: {error}", settings.level))?;
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let lost = LinesLost(writer.error_counter());
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(writer);
-    let started = match settings.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    let (levels, filter) = reload::Layer::new(filter(&settings.level)?);
+    let lines = fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(writer);
+    let lines = match settings.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let started = tracing_subscriber::registry().with(levels).with(lines).try_init();
     started.map_err(|error| error.to_string())?;
-    Ok(Logs { _guard: guard, lost })
+    Ok(Logs { _guard: guard, lost, filter })
+}
+
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_from_default_env()
+        .or_else(|_| EnvFilter::try_new(level))
+        .map_err(|error| format!("log level `{level}`: {error}"))
 }

@@ -1,16 +1,16 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
-use std::sync::LazyLock;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use prometheus::core::Collector;
-use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Handshake, Outcome, StoreOp, Verdict};
+use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
+use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
+use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 
-/// Upper bounds, in seconds, of the histograms of requests and upstream answers.
-const REQUEST_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// Upper bounds, in seconds, of the histogram of store calls.
 const STORE_BUCKETS: &[f64] = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
 
@@ -20,12 +20,13 @@ const NO_ROUTE: &str = "";
 /// All metrics of this process.
 pub struct Metrics {
     registry: Registry,
-    routes: Vec<RouteMetrics>,
-    no_route: RouteMetrics,
-    upstreams: Vec<Histogram>,
+    families: Families,
+    no_route: Arc<RouteMetrics>,
+    upstreams: UpstreamFamilies,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
+    timeouts: Vec<IntCounter>,
     filter_false_positives: IntCounter,
     filter_fill_ratio: Gauge,
     handshakes_failed: Vec<IntCounter>,
@@ -34,6 +35,8 @@ pub struct Metrics {
     late_answers: IntCounter,
     store_may_evict: IntGauge,
     log_lines_lost: IntGauge,
+    reloads: Vec<IntCounter>,
+    config_loaded: IntGauge,
 }
 
 /// A histogram that begins when it is first needed: it is many series.
@@ -41,6 +44,7 @@ type LazyHistogram = LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>;
 
 /// The handles of one route.
 pub struct RouteMetrics {
+    name: String,
     requests: Vec<IntCounter>,
     seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
@@ -65,25 +69,25 @@ struct Families {
 }
 
 impl Metrics {
-    /// Metrics for routes and upstreams of these names, each addressed by its place in the list.
+    /// Metrics that nothing was counted in yet. Routes and upstreams get theirs when they are first asked for.
     ///
     /// # Errors
-    /// When two names are equal in a way that the registry cannot hold.
-    pub fn new(routes: &[String], upstreams: &[String]) -> Result<Self, prometheus::Error> {
+    /// When two of them have one name.
+    pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("oncegate".to_owned()), None)?;
         let families = Families::new(&registry)?;
         let histogram = |name, help, label, bounds| histogram_vec(&registry, name, help, &[label], bounds);
-        let from_sending = "Seconds from sending to the answer's head.";
-        let upstream_seconds = histogram("upstream_seconds", from_sending, "upstream", REQUEST_BUCKETS)?;
         let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
         let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
         let early = "Connections that failed before their first request.";
         let handshakes = counter_vec(&registry, "handshakes_failed_total", early, &["step"])?;
         let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
+        let reloads = counter_vec(&registry, "reloads_total", "Readings of a changed configuration.", &["result"])?;
+        let timeouts = counter_vec(&registry, "timeouts_total", "Limits of time that were reached.", &["kind"])?;
         Ok(Self {
-            routes: routes.iter().map(|name| families.route(name)).collect(),
-            no_route: families.route(NO_ROUTE),
-            upstreams: upstreams.iter().map(|name| upstream_seconds.with_label_values(&[name])).collect(),
+            no_route: Arc::new(families.route(NO_ROUTE)),
+            families,
+            upstreams: UpstreamFamilies::new(&registry)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -92,6 +96,7 @@ impl Metrics {
                 &registry,
                 IntGauge::new("tls_reload_failed", "1 while the certificate files as they are cannot be used."),
             )?,
+            timeouts: Timeout::ALL.iter().map(|kind| timeouts.with_label_values(&[kind.label()])).collect(),
             filter_false_positives: register(
                 &registry,
                 IntCounter::new("filter_false_positives_total", "Operations called perhaps seen that were new."),
@@ -113,25 +118,28 @@ impl Metrics {
                 IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
             )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
+            reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
+            config_loaded: register(
+                &registry,
+                IntGauge::new("config_loaded_timestamp_seconds", "When the configuration in force was read."),
+            )?,
             registry,
         })
     }
 
-    /// A route's handles.
-    pub fn route(&self, index: usize) -> &RouteMetrics {
-        self.routes.get(index).unwrap_or(&self.no_route)
+    /// The handles of the route of this name. Whoever asks again counts on.
+    pub fn route(&self, name: &str) -> Arc<RouteMetrics> {
+        Arc::new(self.families.route(name))
     }
 
     /// The handles for requests that matched no route.
-    pub fn no_route(&self) -> &RouteMetrics {
+    pub fn no_route(&self) -> &Arc<RouteMetrics> {
         &self.no_route
     }
 
-    /// An upstream answered, or failed to, after this long.
-    pub fn upstream_answered(&self, index: usize, took: Duration) {
-        if let Some(histogram) = self.upstreams.get(index) {
-            histogram.observe(took.as_secs_f64());
-        }
+    /// The handles of the upstream of this name. Whoever asks again counts on.
+    pub fn upstream(&self, name: &str) -> Arc<UpstreamMetrics> {
+        self.upstreams.upstream(name)
     }
 
     /// A store call ended after this long.
@@ -140,6 +148,11 @@ impl Metrics {
         if failed {
             self.store_errors[op as usize].inc();
         }
+    }
+
+    /// A limit of time was reached.
+    pub fn timed_out(&self, kind: Timeout) {
+        self.timeouts[kind as usize].inc();
     }
 
     /// The filter was asked.
@@ -187,6 +200,16 @@ impl Metrics {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
     }
 
+    /// A changed configuration was read, and taken over or not.
+    pub fn reloaded(&self, result: ReloadResult) {
+        self.reloads[result as usize].inc();
+    }
+
+    /// When the configuration in force was read, in seconds since 1970.
+    pub fn config_loaded(&self, at: u64) {
+        self.config_loaded.set(i64::try_from(at).unwrap_or(i64::MAX));
+    }
+
     /// The text exposition format, version 0.0.4.
     pub fn render(&self) -> String {
         let mut text = Vec::new();
@@ -197,7 +220,18 @@ impl Metrics {
     }
 }
 
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
 impl RouteMetrics {
+    /// The route's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A request ended.
     pub fn answered(&self, verdict: Verdict, took: Duration) {
         self.requests[verdict as usize].inc();
@@ -261,6 +295,7 @@ impl Families {
     fn route(&self, name: &str) -> RouteMetrics {
         let by_verdict = |verdict: &Verdict| [name, verdict.label()];
         RouteMetrics {
+            name: name.to_owned(),
             requests: Verdict::ALL.iter().map(|v| self.requests.with_label_values(&by_verdict(v))).collect(),
             // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
@@ -280,46 +315,24 @@ impl Families {
     }
 }
 
-fn register<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    collector: Result<C, prometheus::Error>,
-) -> Result<C, prometheus::Error> {
-    let collector = collector?;
-    registry.register(Box::new(collector.clone()))?;
-    Ok(collector)
-}
-
-fn counter_vec(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntCounterVec, prometheus::Error> {
-    register(registry, IntCounterVec::new(Opts::new(name, help), labels))
-}
-
-fn histogram_vec(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-    bounds: &[f64],
-) -> Result<HistogramVec, prometheus::Error> {
-    register(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds.to_vec()), labels))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::{CheckResult, ServerState};
 
     #[test]
     fn facts_appear_under_their_public_names() {
-        let metrics = Metrics::new(&["create-order".to_owned()], &["orders".to_owned()]).unwrap();
-        metrics.route(0).answered(Verdict::Replayed, Duration::from_millis(3));
+        let metrics = Metrics::new().unwrap();
+        let route = metrics.route("create-order");
+        route.answered(Verdict::Replayed, Duration::from_millis(3));
         metrics.no_route().answered(Verdict::NoRoute, Duration::ZERO);
         metrics.store_called(StoreOp::Reserve, Duration::from_micros(300), true);
         metrics.filter_checked(FilterAnswer::Perhaps);
-        metrics.route(0).doubts_found(2, Duration::from_secs(61));
+        let upstream = metrics.upstream("orders");
+        upstream.servers(ServerState::Ejected, 3);
+        upstream.ejected(4);
+        upstream.checked(CheckResult::Failed, 5);
+        metrics.route("create-order").doubts_found(2, Duration::from_secs(61));
         let text = metrics.render();
         for line in [
             r#"oncegate_requests_total{route="create-order",verdict="replayed"} 1"#,
@@ -327,6 +340,9 @@ mod tests {
             r#"oncegate_request_seconds_count{route="create-order",verdict="replayed"} 1"#,
             r#"oncegate_store_errors_total{op="reserve"} 1"#,
             r#"oncegate_filter_checks_total{answer="perhaps"} 1"#,
+            r#"oncegate_upstream_servers{state="ejected",upstream="orders"} 3"#,
+            r#"oncegate_upstream_ejections_total{upstream="orders"} 4"#,
+            r#"oncegate_upstream_health_checks_total{result="failed",upstream="orders"} 5"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
             r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,

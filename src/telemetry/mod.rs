@@ -3,7 +3,10 @@
 mod labels;
 mod logs;
 mod metrics;
+mod register;
+mod upstreams;
 
-pub use labels::{FilterAnswer, Handshake, Outcome, StoreOp, Verdict};
+pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};
+pub use upstreams::UpstreamMetrics;

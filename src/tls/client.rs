@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
+use sha2::{Digest, Sha256};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -57,8 +58,19 @@ pub enum Unusable {
 pub struct Client {
     settings: Settings,
     protocol: &'static [u8],
+    /// Of what the files say.
+    digest: [u8; 32],
     config: Arc<ClientConfig>,
 }
+
+/// Whether connections under one are good for the other: the same agreement, from files that say the same.
+impl PartialEq for Client {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.settings, self.protocol, self.digest) == (&other.settings, other.protocol, other.digest)
+    }
+}
+
+impl Eq for Client {}
 
 impl Client {
     /// Reads the files. `protocol` is what will be spoken, as ALPN calls it.
@@ -77,7 +89,7 @@ impl Client {
             }
         };
         config.alpn_protocols = vec![protocol.to_vec()];
-        Ok(Self { settings, protocol, config: Arc::new(config) })
+        Ok(Self { digest: settings.digest()?, settings, protocol, config: Arc::new(config) })
     }
 
     /// What it was loaded from.
@@ -106,6 +118,19 @@ impl Client {
         } else {
             Err(io::Error::new(io::ErrorKind::Unsupported, "the server does not offer the protocol (ALPN)"))
         }
+    }
+}
+
+impl Settings {
+    fn digest(&self) -> Result<[u8; 32], Unusable> {
+        let mut all = Sha256::new();
+        if let Some(file) = &self.ca {
+            all.update(Sha256::digest(pem::read(file).map_err(Unusable::Ca)?));
+        }
+        for file in self.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]) {
+            all.update(Sha256::digest(pem::read(file).map_err(Unusable::Identity)?));
+        }
+        Ok(all.finalize().into())
     }
 }
 

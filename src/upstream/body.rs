@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -11,6 +12,8 @@ use super::BodyError;
 use super::connection::Connection;
 use super::http2;
 use super::pool::Pool;
+use super::run::Run;
+use crate::wire::{Inbound, InboundError, Patience, Upload};
 
 /// A request's body.
 #[derive(Debug)]
@@ -18,21 +21,47 @@ pub enum Outgoing {
     /// All of it, in one piece.
     Whole(Bytes),
     /// As the client sends it.
-    Streaming(hyper::body::Incoming),
+    Streaming(Inbound),
     /// What was read of it before it was decided to stream, and the rest as the client sends it.
     Resumed {
         /// The bytes read so far.
         begun: Bytes,
         /// What is still to come.
-        rest: hyper::body::Incoming,
+        rest: Inbound,
     },
+}
+
+impl Outgoing {
+    /// The part that its client is still sending.
+    fn inbound(&self) -> Option<&Inbound> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streaming(body) | Self::Resumed { rest: body, .. } => Some(body),
+        }
+    }
+
+    /// Gives its client this long for the rest of it. Its progress, if there is a rest.
+    pub fn within(&mut self, total: Duration) -> Option<Upload> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Streaming(body) | Self::Resumed { rest: body, .. } => {
+                body.within(total);
+                body.follow()
+            }
+        }
+    }
+
+    /// Its progress, if somebody follows it.
+    pub(super) fn upload(&self) -> Option<Upload> {
+        self.inbound()?.upload().cloned()
+    }
 }
 
 impl Body for Outgoing {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = InboundError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
@@ -66,7 +95,13 @@ impl Body for Outgoing {
 
 /// An answer's body. A body that is cut short ends in an error, never in an end.
 #[derive(Debug)]
-pub struct Incoming(Source);
+pub struct Incoming {
+    source: Source,
+    /// The request's stay at its server, until the body has ended. In a box, since answers are handed on by value.
+    run: Option<Box<Run>>,
+    /// None without a limit of time.
+    patience: Option<Box<Patience>>,
+}
 
 #[derive(Debug)]
 enum Source {
@@ -89,11 +124,39 @@ impl Incoming {
         if incoming.body.is_end_stream() {
             incoming.release();
         }
-        Self(Source::Http1(incoming))
+        Self { source: Source::Http1(incoming), run: None, patience: None }
     }
 
     pub(super) fn http2(body: http2::Body) -> Self {
-        Self(Source::Http2(body))
+        Self { source: Source::Http2(body), run: None, patience: None }
+    }
+
+    /// A body whose connection is somebody else's.
+    pub(super) fn bare(body: hyper::body::Incoming) -> Self {
+        Self { source: Source::Http1(Http1 { body, home: None }), run: None, patience: None }
+    }
+
+    /// The same, with so much patience between two bytes.
+    pub(super) fn patient(mut self, idle: Option<Duration>) -> Self {
+        if idle.is_some() {
+            self.patience.get_or_insert_default().between_bytes(idle);
+        }
+        self
+    }
+
+    /// The same; its end is the end of this stay.
+    pub(super) fn during(mut self, run: Run) -> Self {
+        if self.is_end_stream() {
+            run.succeeded();
+        } else {
+            self.run = Some(Box::new(run));
+        }
+        self
+    }
+
+    /// It must have come whole by then.
+    pub fn until(&mut self, end: Instant) {
+        self.patience.get_or_insert_default().in_all(end);
     }
 }
 
@@ -120,21 +183,40 @@ impl Body for Incoming {
     type Error = BodyError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().0 {
+        let this = self.get_mut();
+        let polled = match &mut this.source {
             Source::Http1(body) => body.poll_frame(cx),
             Source::Http2(body) => body.poll_frame(cx),
+        };
+        let frame = match (polled, &mut this.patience) {
+            (Poll::Ready(Some(Ok(frame))), Some(patience)) => {
+                Some(patience.moved().map(|()| frame).map_err(BodyError::from))
+            }
+            (Poll::Ready(frame), _) => frame,
+            (Poll::Pending, None) => return Poll::Pending,
+            (Poll::Pending, Some(patience)) => Some(Err(ready!(patience.poll_lapse(cx)).into())),
+        };
+        let broken = matches!(frame, Some(Err(_)));
+        if let (true, Source::Http1(body)) = (broken, &mut this.source) {
+            body.home = None;
         }
+        if (broken || frame.is_none() || this.is_end_stream())
+            && let Some(run) = this.run.take()
+        {
+            if broken { run.failed() } else { run.succeeded() }
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.source {
             Source::Http1(body) => body.body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.source {
             Source::Http1(body) => body.body.size_hint(),
             Source::Http2(body) => body.size_hint(),
         }

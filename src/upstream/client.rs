@@ -1,58 +1,77 @@
 //! Sends one request, at most once. Which answers count, and what a failure means, is decided above.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
 use super::connection::Connection;
+use super::fleet::Fleet;
 use super::outcome::{Tried, judge};
 use super::pool::Pool;
+use super::resolve::SystemResolver;
+use super::run::Choice;
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
+use crate::clock::Clock;
+use crate::wire::Upload;
 
-/// The way to one API. Each worker has its own, with its own connections.
+/// One worker's way to an API, with its own connections.
 #[derive(Debug)]
 pub struct Upstream {
-    settings: Settings,
-    pools: Vec<Arc<Pool>>,
-    turn: AtomicUsize,
+    fleet: Arc<Fleet>,
+    worker: usize,
 }
 
 impl Upstream {
-    /// A way without connections yet: they are made as requests need them.
+    /// A worker's way to these servers. Connections are made as requests need them.
+    pub fn of(fleet: &Arc<Fleet>, worker: usize) -> Self {
+        Self { fleet: Arc::clone(fleet), worker }
+    }
+
+    /// A way of its own to servers that it shares with nobody, and that nobody looks after: names are asked for once,
+    /// and nothing is checked.
     pub fn new(settings: Settings) -> Self {
-        let pool = |server| Arc::new(Pool::new(server, &settings));
-        let pools = settings.servers.iter().map(pool).collect();
-        Self { settings, pools, turn: AtomicUsize::new(0) }
+        Self::of(&Arc::new(Fleet::new(settings, 1, Arc::new(SystemResolver))), 0)
     }
 
     /// What it was built from.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        self.fleet.settings()
     }
 
-    /// Sends one request and waits for the head of its answer; no deadline but that of connecting.
+    /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection.
     ///
-    /// The servers take turns. A request goes to a second connection or a second server only with proof that nothing
-    /// of it was sent, or none of it processed, so the upstream acts on it at most once. Dropping the future closes the
-    /// connection, or its stream on a shared one.
+    /// A request goes to a second connection or a second server only with proof that nothing of it was sent, or none of
+    /// it processed, so the upstream acts on it at most once. Dropping the future closes the connection, or its stream on
+    /// a shared one.
     ///
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        let asked = Clock::instant();
         let mut request = for_the_wire(request);
-        let mut why = NotSent::new(Reason::NoServer, "the upstream has no servers");
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.pools.len().max(1);
-        let (after, before) = self.pools.split_at(first);
-        for pool in before.iter().chain(after) {
-            self.address(&mut request, pool);
-            match through(pool, request).await {
-                Ok(answer) => return Ok(answer),
-                Err(Tried::Failed(failure)) => return Err(failure),
-                Err(Tried::Returned(unsent, reason)) => (request, why) = (*unsent, reason),
+        let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
+        let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
+        let mut why = NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
+        while let Some(mut run) = choice.next(place.as_ref()) {
+            let pool = Arc::clone(run.pool(self.worker));
+            self.address(&mut request, &pool);
+            match through(&pool, request, self.settings()).await {
+                Ok(answer) => {
+                    run.answered();
+                    let idle = self.settings().answer_idle_timeout;
+                    return Ok(answer.map(|body| body.patient(idle).during(run)));
+                }
+                Err(tried) => {
+                    run.failed();
+                    match tried {
+                        Tried::Failed(failure) => return Err(failure),
+                        Tried::Returned(unsent, reason) => (request, why) = (*unsent, reason),
+                    }
+                }
             }
         }
         Err(Failure::NotSent(why))
@@ -60,7 +79,7 @@ impl Upstream {
 
     /// Says `Host` as the settings want it. HTTP/1.1 needs one, so a request without any gets the server's.
     fn address(&self, request: &mut Request<Outgoing>, pool: &Pool) {
-        let given = self.settings.host == Host::Preserve && request.headers().contains_key(HOST);
+        let given = self.settings().host == Host::Preserve && request.headers().contains_key(HOST);
         if let (false, Some(authority)) = (given, &pool.authority) {
             request.headers_mut().insert(HOST, authority.clone());
         }
@@ -68,19 +87,31 @@ impl Upstream {
 }
 
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
-async fn through(pool: &Arc<Pool>, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+async fn through(
+    pool: &Arc<Pool>,
+    mut request: Request<Outgoing>,
+    settings: &Settings,
+) -> Result<Response<Incoming>, Tried> {
     if let Some(shared) = &pool.shared {
-        return shared.send(request).await;
+        let upload = request.body().upload();
+        return tokio::select! {
+            biased;
+            answer = shared.send(request) => answer,
+            () = silence(upload, settings.first_byte_timeout) => Err(Tried::Failed(Failure::Late)),
+        };
     }
     if let Some(idle) = pool.take() {
-        match exchange(pool, idle, request).await {
+        match exchange(pool, idle, request, settings).await {
             Err(Tried::Returned(unsent, _)) => request = *unsent,
             done => return done,
         }
     }
     match pool.connect().await {
-        Ok(connection) => exchange(pool, connection, request).await,
-        Err(reason) => Err(Tried::Returned(Box::new(request), reason)),
+        Ok(connection) => exchange(pool, connection, request, settings).await,
+        Err(why) => {
+            tracing::warn!(%why, "no connection to an upstream");
+            Err(Tried::Returned(Box::new(request), why))
+        }
     }
 }
 
@@ -88,13 +119,34 @@ async fn exchange(
     pool: &Arc<Pool>,
     mut connection: Connection,
     request: Request<Outgoing>,
+    settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
-    let answer = connection.send(request).await.map_err(|error| judge(error, connection.line()))?;
-    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
+    let asked = request.headers().get(UPGRADE).cloned();
+    let upload = request.body().upload();
+    let answer = tokio::select! {
+        biased;
+        answer = connection.send(request) => answer.map_err(|error| judge(error, connection.line()))?,
+        () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
+    };
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))));
+    }
+    let told = answer.headers().get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if asked.is_none_or(|asked| !asked.as_bytes().eq_ignore_ascii_case(told)) {
+        // This answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))))
+    // The connection is the new protocol's, for whoever takes it out of the answer.
+    Ok(answer.map(Incoming::bare))
+}
+
+/// Until an upstream that has its request has said nothing for too long.
+async fn silence(upload: Option<Upload>, limit: Option<Duration>) {
+    match (limit, upload) {
+        (None, _) => std::future::pending().await,
+        (Some(limit), None) => tokio::time::sleep(limit).await,
+        (Some(limit), Some(upload)) => upload.overdue(limit).await,
+    }
 }
 
 /// The request as it is sent to a server: target in origin form, byte for byte, and a body that is framed.

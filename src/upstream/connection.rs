@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 
 use super::Outgoing;
 use super::stream::Stream;
+use super::strict::Strict;
 use super::wire::{Line, Wire};
+use crate::clock::Clock;
+use crate::wire::framing::Limits;
 
-/// How long the head of an answer may be, in bytes.
-const ANSWER_HEAD_LIMIT: usize = 64 * 1024;
 /// How much of an answer a connection buffers, in bytes.
 const BUFFER_LIMIT: usize = 128 * 1024;
 
@@ -20,25 +23,28 @@ const BUFFER_LIMIT: usize = 128 * 1024;
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     line: Arc<Line>,
+    made: Instant,
     used: bool,
 }
 
 impl Connection {
     /// Makes a connection ready for its first request. Nothing is sent yet.
-    pub(super) async fn begin(stream: Stream) -> hyper::Result<Self> {
+    pub(super) async fn begin(stream: Stream, preserve_header_case: bool) -> hyper::Result<Self> {
         let line = Arc::new(Line::new(stream.tls()));
+        let stream = Strict::new(Wire::new(stream, Arc::clone(&line)), Arc::clone(&line));
         let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
-            .max_header_size(ANSWER_HEAD_LIMIT)
+            .preserve_header_case(preserve_header_case)
+            .max_header_size(Limits::ANSWER.head + 1)
+            .max_headers(Limits::ANSWER.fields)
             .max_buf_size(BUFFER_LIMIT)
-            .handshake(Wire::new(stream, Arc::clone(&line)))
+            .handshake(TokioIo::new(stream))
             .await?;
         tokio::spawn(async move {
-            if let Err(error) = driver.await {
+            if let Err(error) = driver.with_upgrades().await {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
-        Ok(Self { sender, line, used: false })
+        Ok(Self { sender, line, made: Clock::instant(), used: false })
     }
 
     /// Puts a request on the connection and waits for the head of its answer.
@@ -46,7 +52,7 @@ impl Connection {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<hyper::body::Incoming>, TrySendError<Request<Outgoing>>> {
-        self.line.begin(self.used);
+        self.line.begin(self.used, request.method() == Method::HEAD);
         self.used = true;
         self.sender.try_send_request(request).await
     }
@@ -59,6 +65,11 @@ impl Connection {
     /// Whether no further request can go over it.
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// When it was made.
+    pub(super) fn made(&self) -> Instant {
+        self.made
     }
 
     /// What the socket knows of the present request.

@@ -1,6 +1,7 @@
 //! The one place that judges whether a failed request was sent. Without proof that it was not, it may have been.
 
 use std::error::Error;
+use std::fmt;
 
 use http::Request;
 use hyper::client::conn::TrySendError;
@@ -8,6 +9,7 @@ use rustls::AlertDescription;
 
 use super::Outgoing;
 use super::wire::Line;
+use crate::wire::Lapse;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +20,9 @@ pub enum Failure {
     /// The upstream may have acted on the request.
     #[error("{0}")]
     Unknown(String),
+    /// The same: it was silent for `first_byte_timeout`.
+    #[error("no answer within first_byte_timeout")]
+    Late,
 }
 
 /// A request that was not sent, and why.
@@ -45,18 +50,48 @@ pub enum Reason {
     Refused,
     /// The connection was made, and closed before a byte of the request was written.
     Closed,
-    /// The upstream has no servers.
+    /// The upstream has no server that is healthy.
     NoServer,
+    /// No connection was free within `connect_timeout`: `max_connections` are in use.
+    Full,
+}
+
+impl Reason {
+    /// Whether no server was even tried. A request that comes a little later may well go through.
+    pub fn is_shortage(self) -> bool {
+        match self {
+            Self::NoServer | Self::Full => true,
+            Self::Dns | Self::Connect | Self::Timeout | Self::Tls | Self::Refused | Self::Closed => false,
+        }
+    }
 }
 
 /// An answer's body broke off: bytes of it, or its end, are missing.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer broke off: {0}")]
-pub struct BodyError(String);
+pub enum BodyError {
+    /// The upstream broke it off.
+    #[error("the answer broke off: {0}")]
+    Broken(String),
+    /// The upstream was silent for `answer_idle_timeout`.
+    #[error("the answer stopped short: no byte within answer_idle_timeout")]
+    Idle,
+    /// The exchange has taken as long as it may.
+    #[error("the answer was cut off after total_timeout")]
+    Overtime,
+}
 
 impl BodyError {
     pub(super) fn new(error: &(dyn Error + 'static)) -> Self {
-        Self(in_words(error))
+        Self::Broken(in_words(error))
+    }
+}
+
+impl From<Lapse> for BodyError {
+    fn from(lapse: Lapse) -> Self {
+        match lapse {
+            Lapse::Idle => Self::Idle,
+            Lapse::Total => Self::Overtime,
+        }
     }
 }
 
@@ -67,6 +102,15 @@ pub(super) enum Tried {
     Returned(Box<Request<Outgoing>>, NotSent),
     /// The request is spent.
     Failed(Failure),
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Returned(_, why) => why.fmt(f),
+            Self::Failed(why) => why.fmt(f),
+        }
+    }
 }
 
 impl NotSent {

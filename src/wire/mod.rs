@@ -1,13 +1,27 @@
-//! Connections as the doors see them: who is at the other end, and how they came.
+//! Connections as the doors see them: who is at the other end, how they came, what they are doing, where their messages
+//! end, how long a body takes.
 
 mod certificate;
+mod exchange;
 pub mod fields;
+pub mod framing;
+mod inbound;
 mod network;
-
-pub use certificate::Certificate;
-pub use network::Network;
+mod patience;
+mod sieve;
+mod upload;
+mod watch;
 
 use std::net::IpAddr;
+
+pub use certificate::Certificate;
+pub use exchange::{Asked, Exchange};
+pub use inbound::{Inbound, InboundError};
+pub use network::Network;
+pub use patience::{Alarm, Lapse, Patience};
+pub use sieve::{Sieve, Sifted};
+pub use upload::{Fault, Upload};
+pub use watch::{Phase, Turn, Watch};
 
 /// A client's connection, as each of its requests sees it.
 #[derive(Debug)]
@@ -18,9 +32,16 @@ pub struct Client {
     pub secure: bool,
     /// The certificate by which the client has proven who it is.
     pub certificate: Option<Certificate>,
+    /// What is going on there.
+    pub exchange: Exchange,
 }
 
 impl Client {
+    /// A connection of which nothing else is known yet.
+    pub fn new(peer: IpAddr, secure: bool) -> Self {
+        Self { peer, secure, certificate: None, exchange: Exchange::default() }
+    }
+
     /// The scheme that requests on this connection came by.
     pub fn scheme(&self) -> &'static str {
         if self.secure { "https" } else { "http" }

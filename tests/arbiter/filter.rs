@@ -92,7 +92,7 @@ async fn step(ward: &Ward, permits: &mut Vec<Permit>, chance: &mut SmallRng) -> 
             format!("renewed {}", permits[at].renew().await == Renewal::Held)
         }
         18 => {
-            assert!(Sweep::new(namespaces()).step(gateway).await.unwrap());
+            assert!(Sweep::new(namespaces(ward)).step(gateway).await.unwrap());
             "swept".to_owned()
         }
         _ => {

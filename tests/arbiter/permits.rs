@@ -70,7 +70,7 @@ async fn an_outcome_is_written_when_the_store_is_back() {
 async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
     let ward = Ward::new(2, InDoubt::Hold, CACHE);
     let mut permit = ward.permit(1).await;
-    let mut sweep = Sweep::new(namespaces());
+    let mut sweep = Sweep::new(namespaces(&ward));
     assert!(sweep.step(&ward.gateways[1]).await.unwrap());
     assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::InFlight { .. }));
     assert!(!permit.is_lost());

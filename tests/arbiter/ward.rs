@@ -39,8 +39,9 @@ impl Ward {
         clock.calibrate(Time(1_000_000), Duration::ZERO);
         let store = Arc::new(Watched::new(clock.clone()));
         let gateway = || Arc::new(Arbiter::new(Arc::clone(&store) as _, shared(&clock, cache)));
-        let gateways = std::iter::repeat_with(gateway).take(gateways).collect();
-        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route: 0 } }
+        let gateways: Vec<_> = std::iter::repeat_with(gateway).take(gateways).collect();
+        let route = gateways[0].shared().metrics.route("orders");
+        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route } }
     }
 
     /// One gateway with everything at its usual.
@@ -94,7 +95,7 @@ fn shared(clock: &Clock, cache: usize) -> Arc<Shared> {
     let filter = Settings { capacity: 1_000, false_positive_rate: 0.001, lifetime: RETENTION * 72 };
     Arc::new(Shared {
         clock: clock.clone(),
-        metrics: Arc::new(Metrics::new(&["orders".to_owned()], &[]).unwrap()),
+        metrics: Arc::new(Metrics::new().unwrap()),
         filter: Filter::new(filter, clock.clone()).unwrap(),
         cache: ReplayCache::new(cache),
         lines: Lines::new(10_000),
@@ -117,8 +118,9 @@ fn policy(in_doubt: InDoubt) -> Policy {
 }
 
 /// The namespaces that a sweep looks after.
-pub(crate) fn namespaces() -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route: 0, doubt_retention: RETENTION * 2 })])
+pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
+    let route = Arc::clone(&ward.terms.route);
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2 })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

@@ -11,9 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
-use oncegate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
+use oncegate::gateway::{
+    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, StoreFailure, Underscores,
+};
 use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use oncegate::server::Drain;
 use oncegate::tls::ClientCertificates;
 use oncegate::wire::Network;
 use oncegate::{admin, store, telemetry, upstream};
@@ -73,30 +76,47 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn an_almost_empty_file_gets_the_documented_defaults() {
-    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval } =
+    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval, watch } =
         loaded(LEAST).settings;
     assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
-    assert_eq!(server.drain_timeout, Duration::from_secs(30));
+    assert_eq!(server.drain, Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) });
     assert_eq!(admin.listen, Some("127.0.0.1:9900".parse().unwrap()));
-    assert_eq!((admin.token, admin.ready), (None, admin::Ready::Store));
+    assert_eq!((admin.token, admin.ready, admin.connections), (None, admin::Ready::Store, 256));
     assert!(matches!(store.kind, store::Kind::Embedded { path } if path.as_os_str() == "./oncegate-data"));
     assert_eq!(store.command_timeout, Duration::from_millis(500));
     assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
     assert_eq!(log, telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned() });
     assert_eq!(replay_cache, 64 << 20);
     assert_eq!(sweep_interval, Duration::from_mins(1));
+    assert_eq!((server.listen_shared, watch), (false, false));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
     assert!(gateway.trusted_proxies.is_empty());
+    assert_eq!((gateway.via.as_deref(), gateway.underscore_headers), (Some("oncegate"), Underscores::Drop));
+    assert!(server.preserve_header_case && upstreams[0].preserve_header_case);
+    let route = &gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Sensitive, PathParameters::Ignore));
+    assert_eq!((route.method_override, &route.cors), (MethodOverride::Refuse, &None));
     let limits = gateway.limits;
-    assert_eq!((limits.connections, limits.in_flight, limits.waiters), (10_000, 4_096, 10_000));
-    assert_eq!(limits.buffered_bodies, 256 << 20);
-    assert_eq!((limits.header_timeout, limits.body_timeout), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert_eq!((limits.in_flight, limits.waiters, limits.buffered_bodies), (4_096, 10_000, 256 << 20));
+    assert_eq!((limits.body_timeout, limits.upload_timeout), (Duration::from_secs(30), Duration::from_hours(1)));
+    let limits = server.limits;
+    assert_eq!((limits.connections, limits.headers), (10_000, 100));
+    assert_eq!((limits.target, limits.header_bytes), (8 << 10, 64 << 10));
+    assert_eq!((limits.header_timeout, limits.keep_alive_timeout), (Duration::from_secs(30), Duration::from_secs(75)));
+    assert_eq!((limits.body_idle_timeout, limits.send_timeout), (Duration::from_secs(30), Duration::from_mins(1)));
+    assert_eq!(limits.connection_age, Duration::from_hours(1));
     let orders = &upstreams[0];
     assert_eq!(orders.servers, [upstream::Server { host: "127.0.0.1".to_owned(), port: 9001 }]);
     assert_eq!((orders.name.as_str(), orders.host), ("orders", upstream::Host::Preserve));
     assert_eq!((orders.connect_timeout, orders.idle_timeout), (Duration::from_secs(1), Duration::from_secs(4)));
+    assert_eq!((orders.balance, &orders.health), (upstream::Balance::RoundRobin, &None));
+    assert_eq!(orders.ejection, upstream::Ejection { failures: 3, lasts: Duration::from_secs(10) });
+    assert_eq!((orders.idle_connections, orders.max_connections), (128, 0));
+    assert_eq!((orders.connection_age, orders.resolve_interval), (Duration::from_hours(1), Duration::from_secs(30)));
     assert_eq!((orders.response_timeout, orders.attempt_timeout), (Duration::from_secs(30), Duration::from_mins(5)));
+    assert_eq!((orders.first_byte_timeout, orders.answer_idle_timeout, orders.total_timeout), (None, None, None));
+    assert_eq!(gateway.routes[0].concurrency, None);
 }
 
 #[test]
@@ -196,6 +216,57 @@ fn everything_that_can_be_set_arrives() {
     assert_eq!(guard.policy.outcomes, Outcomes::new(Preset::Strict, rules.into_iter().collect()));
 }
 
+/// A file with everything that a route says of paths and pages, and what stands around it, set to other than the default.
+fn odd_route() -> String {
+    let text = LEAST
+        .replace("/orders }", "/orders, case: insensitive, path_parameters: keep, method_override: ignore }")
+        .replace("    upstream:", "    cors: { origins: [\"HTTPS://Shop.example:8443\", \"*\"] }\n    upstream:");
+    format!("{text}via: none\nunderscore_headers: pass\npreserve_header_case: false\n")
+}
+
+#[test]
+fn what_a_route_says_of_paths_and_pages_arrives() {
+    let settings = loaded(&odd_route()).settings;
+    let route = &settings.gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Insensitive, PathParameters::Keep));
+    assert_eq!(route.method_override, MethodOverride::Ignore);
+    let cors = route.cors.as_ref().unwrap();
+    assert_eq!((cors.origins.as_slice(), cors.any), (&["https://shop.example:8443".to_owned()][..], true));
+    assert_eq!((settings.gateway.via, settings.gateway.underscore_headers), (None, Underscores::Pass));
+    assert!(!settings.server.preserve_header_case && !settings.upstreams[0].preserve_header_case);
+}
+
+#[test]
+fn names_that_say_nothing_of_a_request_are_refused_in_its_identity() {
+    let counted = "10:32 routes[0].idempotency.fingerprint.headers[0]";
+    for name in ["Via", "Connection", "Oncegate-Attempt"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "belongs to the connection");
+    }
+    for name in ["Forwarded", "X-Forwarded-For"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "which way a request came");
+    }
+    let shown = "10:32 routes[0].idempotency.replay.require_same[0]";
+    refused_guard("replay: { require_same: [TE] }", shown, "belongs to the connection");
+    let text = LEAST.replace("Idempotency-Key", "request_id");
+    refused(&text, "8:7 routes[0].idempotency", "`underscore_headers: pass`");
+    assert_eq!(warnings(&format!("{text}underscore_headers: pass\n")), Vec::<String>::new());
+}
+
+#[test]
+fn origins_are_written_as_browsers_write_them() {
+    let with =
+        |origins: &str| LEAST.replace("    upstream:", &format!("    cors: {{ origins: [{origins}] }}\n    upstream:"));
+    for bad in ["shop.example", "https://shop.example/", "'null'", "https://", "'https://a b'", "'https://*.example'"] {
+        refused(&with(bad), "6:23 routes[0].cors.origins[0]", "no origin");
+    }
+    assert!(warnings(&with(""))[0].contains("lets no page read"));
+    refused(
+        &LEAST.replace("    upstream:", "    cors: {}\n    upstream:"),
+        "6:11 routes[0].cors",
+        "`origins` is missing",
+    );
+}
+
 #[test]
 fn the_known_mistakes_are_refused_with_place_and_remedy() {
     let route = "routes[0].idempotency";
@@ -214,6 +285,17 @@ fn the_known_mistakes_are_refused_with_place_and_remedy() {
     refused_guard("retention: 24", &format!("10:18 {route}.retention"), "`24h`");
     refused_guard("retention: 0s", &format!("10:18 {route}.retention"), "between 1s and 3650d");
     refused_guard("request_body_limit: -1", &format!("10:27 {route}.request_body_limit"), "a size such as `512B`");
+}
+
+#[test]
+fn websockets_are_for_plain_routes() {
+    let with = |line: &str| LEAST.replace("    upstream:", &format!("    {line}\n    upstream:"));
+    refused(&with("websocket: true"), "6:16 routes[0].websocket", "a guarded route takes no WebSocket");
+    loaded(&with("websocket: false"));
+    let plain = LEAST.split("    idempotency:").next().unwrap();
+    for (line, passes) in [("", true), ("    websocket: false\n", false), ("    websocket: true\n", true)] {
+        assert_eq!(loaded(&format!("{plain}{line}")).settings.gateway.routes[0].websocket, passes, "{line}");
+    }
 }
 
 #[test]
@@ -293,6 +375,7 @@ fn scalars_are_checked_one_by_one() {
         ("store: { kind: redis, url: 'redis://db', key_prefix: '{a}' }", "no prefix"),
         ("store: { url: 'redis://db' }", "belongs to `kind: redis` only"),
         ("store: { kind: memory, path: x }", "belongs to `kind: embedded` only"),
+        ("listen_shared: true", "needs `store: { kind: redis }`"),
         ("admin: x", "expected fields here"),
         ("tls: {}", "`certificates` is missing"),
         ("tls: { certificates: [] }", "is empty"),
@@ -309,6 +392,51 @@ fn scalars_are_checked_one_by_one() {
         let errors = errors(&format!("{LEAST}{line}\n"));
         assert_eq!(errors.len(), 1, "{errors:#?}");
         assert!(errors[0].starts_with("10:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
+    }
+}
+
+/// The least file with further settings of its upstream.
+fn with_upstream(more: &str) -> String {
+    LEAST.replace("9001\"]", &format!("9001\"], {more}"))
+}
+
+#[test]
+fn an_upstream_says_how_its_servers_are_used() {
+    let text = with_upstream(
+        "balance: least_requests, ejection: { failures: 0, for: 1m }, max_connections: 9, \
+         health: { path: \"/up?a=b\", host: \"api.example:81\", status: 204, healthy_after: 2 }",
+    );
+    let orders = &loaded(&text).settings.upstreams[0];
+    assert_eq!((orders.balance, orders.max_connections), (upstream::Balance::LeastRequests, 9));
+    assert_eq!(orders.ejection, upstream::Ejection { failures: 0, lasts: Duration::from_mins(1) });
+    let check = upstream::HealthCheck {
+        path: "/up?a=b".parse().unwrap(),
+        host: Some("api.example:81".parse().unwrap()),
+        interval: Duration::from_secs(5),
+        timeout: Duration::from_secs(1),
+        healthy_after: 2,
+        unhealthy_after: 3,
+        status: 204..=204,
+    };
+    assert_eq!(orders.health, Some(check));
+    assert_eq!(loaded(&config::show(&loaded(&text).settings)).settings.upstreams[0], *orders);
+    for (more, says) in [
+        ("balance: round-robin", "did you mean `round_robin`?"),
+        ("balance: random", "known here: `round_robin`, `least_requests`"),
+        ("ejection: { for: 5ms }", "between 100ms and 1h"),
+        ("health: {}", "`path` is missing"),
+        ("health: { path: healthz }", "it begins with `/`"),
+        ("health: { path: \"/a b\" }", "is no path"),
+        ("health: { path: /, host: \"a b\" }", "is no host"),
+        ("health: { path: /, status: 399-200 }", "no range of statuses"),
+        ("health: { path: /, status: 2xx }", "no range of statuses"),
+        ("health: { path: /, status: 200-600 }", "no range of statuses"),
+        ("resolve_interval: 0s", "between 1s and 1h"),
+        ("retries: 2", "not in this version yet"),
+    ] {
+        let errors = errors(&with_upstream(more));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].starts_with("2:") && errors[0].contains(says), "{} does not say {says:?}", errors[0]);
     }
 }
 
@@ -329,17 +457,43 @@ fn a_scope_by_certificate_needs_clients_that_are_asked() {
 
 #[test]
 fn settings_are_checked_against_each_other() {
-    let with_upstream = |more: &str| LEAST.replace("9001\"]", &format!("9001\"], {more}"));
     refused(
         &with_upstream("attempt_timeout: 20s"),
         "2:66 upstreams.orders.attempt_timeout",
         "`response_timeout` (30s)",
     );
     refused(
+        &with_upstream("first_byte_timeout: 6m"),
+        "2:69 upstreams.orders.first_byte_timeout",
+        "above `attempt_timeout` (5m)",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ target: 16KiB, header_bytes: 16KiB }}\n"),
+        "10:19 limits.target",
+        "below `header_bytes`",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ header_bytes: 8KiB }}\n"),
+        "10:25 limits.header_bytes",
+        "below `header_bytes` (8KiB)",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ body_idle_timeout: 61m }}\n"),
+        "10:30 limits.body_idle_timeout",
+        "between 100ms and 1h",
+    );
+    refused(
+        &format!("{LEAST}limits: {{ body_idle_timeout: 2m, upload_timeout: 1m }}\n"),
+        "10:30 limits.body_idle_timeout",
+        "(1m): it would never pass",
+    );
+    refused(
         &with_upstream("response_timeout: 5s, attempt_timeout: 15s"),
         "8:7 routes[0].idempotency.lease",
         "must be below the upstream's `attempt_timeout` (15s)",
     );
+    let bound = LEAST.replace("    upstream: orders\n", "    upstream: orders\n    concurrency: 5000\n");
+    assert!(warnings(&bound).iter().any(|it| it.contains("above `limits.in_flight` (4096)")), "{:?}", warnings(&bound));
     refused_guard("doubt_retention: 23h", "10:24 routes[0].idempotency.doubt_retention", "below `retention` (1d)");
     refused_guard(
         "request_body_limit: 257MiB",
@@ -367,16 +521,7 @@ fn what_is_for_later_is_refused_as_such() {
         ),
         (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
         (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
-        (LEAST.replace("    upstream:", "    cors: {}\n    upstream:"), "6:5 routes[0].cors"),
-        (LEAST.replace("path: /orders", "path: /orders, case: insensitive"), "5:46 routes[0].match.case"),
-        (
-            LEAST.replace("path: /orders", "path: /orders, path_parameters: keep"),
-            "5:46 routes[0].match.path_parameters",
-        ),
-        (
-            LEAST.replace("path: /orders", "path: /orders, method_override: refuse"),
-            "5:46 routes[0].match.method_override",
-        ),
+        (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),
     ] {
@@ -469,6 +614,8 @@ fn a_route_behind_one_that_takes_all_its_requests_is_named() {
     );
     assert!(warnings_of("{ methods: [POST, PUT], path: /orders }").is_empty());
     assert!(warnings_of("{ methods: [POST], path: '/{id}' }").is_empty());
+    assert!(warnings_of("{ methods: [POST], path: /orders, case: insensitive }").is_empty());
+    assert_eq!(warnings_of("{ methods: [POST], path: /orders, path_parameters: keep }").len(), 1);
     let guard = "    idempotency: { key: [{ query: k }], scope: { trusted_header: A }, namespace: create-order }\n";
     let shared = warnings(&behind("{ methods: [PUT], path: /b }", guard));
     assert!(
@@ -517,7 +664,9 @@ fn what_check_prints_loads_again_and_hides_secrets() {
          http2: {{ enabled: false }}\nproxy_protocol: {{ from: [10.0.0.0/8, '::1'] }}\n"
     )
     .replace("trusted_header: X-Customer-Id", "all: [ { client_certificate: fingerprint }, { cookie: sid } ]");
-    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret), loaded(&front)]);
+    let paged = odd_route();
+    let further = [loaded(&secret), loaded(&front), loaded(&paged)];
+    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain(further);
     for loaded_first in texts {
         let shown = config::show(&loaded_first.settings);
         assert!(!shown.contains("s3cret"), "{shown}");

@@ -148,5 +148,5 @@ macro_rules! scripts {
 
 scripts! {
     plain: drain, floods, upstream_answers, upstream_requests;
-    both: bodies, connections, guard,
+    both: answers, bodies, connections, guard, heads,
 }

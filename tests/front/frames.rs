@@ -14,6 +14,7 @@ pub(crate) const RESET: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -64,6 +65,15 @@ impl Raw {
     pub(crate) fn head(stream: u32, method: &str, path: &str, last: bool) -> Vec<u8> {
         let flags = END_HEADERS | if last { END_STREAM } else { 0 };
         Self::frame(HEADERS, flags, stream, &Self::fields(method, path))
+    }
+
+    /// The head of a guarded order without body.
+    pub(crate) fn order(stream: u32, key: &str) -> Vec<u8> {
+        let name = "idempotency-key";
+        let sized = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        let field = [vec![0], sized(name), sized(key)].concat();
+        let fields = [Self::fields("POST", "/orders"), field].concat();
+        Self::frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields)
     }
 
     /// The beginning of a head whose end does not come.

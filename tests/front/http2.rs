@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::authority::{Authority, Issued};
 use crate::client::{Call, connect};
-use crate::frames::{PREFACE, Raw};
+use crate::frames::{DATA, PREFACE, RESET, Raw, SETTINGS, WINDOW_UPDATE};
 use crate::gateway::wait_until;
 use crate::multiplexed::{Multiplexed, order, request};
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
@@ -49,6 +49,26 @@ fn a_hundred_equal_orders_on_one_connection_run_once() {
     let answers: Vec<_> = orders.into_iter().map(|order| order.wait().unwrap()).collect();
     assert!(answers.iter().all(|answer| answer.status == 201 && answer.text() == "booked"));
     assert_eq!(answers.iter().filter(|answer| !answer.is_replay()).count(), 1);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_client_that_takes_its_order_back_changes_nothing() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "booked").after(&hold));
+    let gateway = gateway(&upstream, "");
+    let mut raw = Raw::open(gateway.address);
+    raw.send(&Raw::order(1, "k"));
+    upstream.wait_for_requests(1);
+    raw.send(&Raw::frame(RESET, 0, 1, &[0, 0, 0, 8]));
+    gateway.wait_for_metric("oncegate_clients_gone_total{route=\"create-order\"}", 1.0);
+    raw.send(&Raw::order(3, "k"));
+    assert_eq!(raw.status(3), 409);
+    gate.open();
+    let client = Multiplexed::plain(gateway.address);
+    let again = || client.send(order("k", ""));
+    wait_until("the first one's answer is there", || again().is_replay());
     assert_eq!(upstream.requests().len(), 1);
 }
 
@@ -182,6 +202,11 @@ fn a_drain_says_goodbye_and_answers_what_is_under_way() {
     let mut silent = Raw::open(gateway.address);
     let mut torn = Raw::open(gateway.address);
     torn.send(&Raw::torn_head(1));
+    // Its own settings, and that it has heard the client's: now there is somebody to say goodbye to.
+    for connection in [&mut silent, &mut torn] {
+        connection.wait_for(SETTINGS, 0);
+        connection.wait_for(SETTINGS, 0);
+    }
     gateway.signal("TERM");
     silent.wait_for_goaway();
     gate.open();
@@ -191,12 +216,40 @@ fn a_drain_says_goodbye_and_answers_what_is_under_way() {
     assert!(gateway.wait().success());
 }
 
+/// The client takes its time: the goodbye does not cut its answer short.
+#[test]
+fn a_drain_waits_for_a_client_that_reads_slowly() {
+    // Recorded, so it is there whole before its first byte goes out.
+    let large = "0123456789abcdef".repeat(12 * 1024);
+    let body = large.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(200, &[], &body));
+    let mut gateway = gateway(&upstream, "");
+    let mut raw = Raw::open(gateway.address);
+    raw.send(&Raw::order(1, "k"));
+    // The window that HTTP/2 begins with holds a third of it.
+    let mut taken = 0;
+    while taken < 65_535 {
+        taken += raw.wait_for(DATA, 1).payload.len();
+    }
+    gateway.signal("TERM");
+    raw.wait_for_goaway();
+    // Longer than a client may take that has nothing to wait for.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let window = u32::try_from(large.len()).unwrap().to_be_bytes();
+    raw.send(&[Raw::frame(WINDOW_UPDATE, 0, 0, &window), Raw::frame(WINDOW_UPDATE, 0, 1, &window)].concat());
+    while taken < large.len() {
+        taken += raw.wait_for(DATA, 1).payload.len();
+    }
+    drop(raw);
+    assert!(gateway.wait().success());
+}
+
 #[test]
 fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     let gate = Gate::new();
     let hold = gate.clone();
     let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "booked").after(&hold));
-    let gateway = gateway(&upstream, "limits: { header_timeout: 300ms }");
+    let gateway = gateway(&upstream, "limits: { header_timeout: 300ms, keep_alive_timeout: 300ms }");
     let client = Multiplexed::plain(gateway.address);
     let running = client.begin(order("k", "x"));
     let mut idle = Raw::open(gateway.address);

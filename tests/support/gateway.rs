@@ -28,7 +28,7 @@ impl Gateway {
     pub(crate) fn start(yaml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("oncegate.yaml");
-        std::fs::write(&config, yaml.replace("{dir}", &folder.path().display().to_string())).expect("configuration");
+        write(&config, yaml);
         let mut gateway = Self::run(&config);
         gateway.folder = Some(folder);
         gateway
@@ -40,9 +40,14 @@ impl Gateway {
 
     /// Starts on a configuration file that outlives it; or how it ended instead, and what it said.
     pub(crate) fn try_run(config: &Path) -> Result<Self, (ExitStatus, String)> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_oncegate"))
-            .args(["serve", "--config"])
-            .arg(config)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+        command.args(["serve", "--config"]).arg(config);
+        Self::try_command(command, config)
+    }
+
+    /// Starts by a command that runs the binary on this file.
+    pub(crate) fn try_command(mut command: Command, config: &Path) -> Result<Self, (ExitStatus, String)> {
+        let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -73,6 +78,13 @@ impl Gateway {
         gateway.address = address_after(&line, "address=").expect("an address");
         gateway.admin = address_after(&line, "admin=").expect("an admin address");
         Ok(gateway)
+    }
+
+    /// Writes another configuration in the place of the one it was started on, in one step.
+    pub(crate) fn rewrite(&self, yaml: &str) {
+        let fresh = self.config.with_extension("fresh");
+        write(&fresh, yaml);
+        std::fs::rename(fresh, &self.config).expect("configuration");
     }
 
     /// Waits for a log line that holds `text`.
@@ -167,6 +179,12 @@ impl Drop for Gateway {
             eprintln!("--- gateway's log\n{}", self.log());
         }
     }
+}
+
+/// Writes a configuration; `{dir}` in it stands for the file's folder.
+pub(crate) fn write(config: &Path, yaml: &str) {
+    let folder = config.parent().expect("a folder").display().to_string();
+    std::fs::write(config, yaml.replace("{dir}", &folder)).expect("configuration");
 }
 
 fn address_after(line: &str, mark: &str) -> Option<SocketAddr> {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use oncegate::clock::Clock;
 use socket2::{Domain, SockRef, Socket, Type};
 
@@ -99,7 +100,8 @@ pub(crate) struct Reply(Vec<Step>);
 
 #[derive(Clone)]
 enum Step {
-    Send(Vec<u8>),
+    /// Bytes that clones of a reply share.
+    Send(Bytes),
     Wait(Gate),
     Hang,
     Close,
@@ -109,7 +111,7 @@ enum Step {
 impl Reply {
     /// These bytes and no others.
     pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(vec![Step::Send(bytes.into())])
+        Self(vec![Step::Send(Bytes::from(bytes.into()))])
     }
 
     /// An answer with `Content-Length`.
@@ -166,13 +168,13 @@ impl Reply {
 
     /// The same, after an interim answer such as 100 or 103.
     pub(crate) fn after_interim(mut self, status: u16, headers: &[(&str, &str)]) -> Self {
-        self.0.insert(0, Step::Send(head(status, headers, "")));
+        self.0.insert(0, Step::Send(head(status, headers, "").into()));
         self
     }
 
     /// Then these bytes.
     pub(crate) fn then_send(self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.then(Step::Send(bytes.into()))
+        self.then(Step::Send(Bytes::from(bytes.into())))
     }
 
     /// Then nothing until the gate is open.

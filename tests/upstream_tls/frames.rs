@@ -3,9 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+
+use super::gate::Gate;
 
 /// A request, whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,15 @@ pub(crate) struct Whole {
 #[derive(Clone)]
 pub(crate) enum Step {
     Frame(Vec<u8>),
+    /// Nothing until the test says so; it waits until the rest is done.
+    Wait,
     Close,
 }
 
 pub(crate) struct FrameServer {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Whole>>>,
-    done: Receiver<()>,
+    gate: Arc<Gate>,
 }
 
 type Script = dyn Fn(Whole) -> Vec<Step> + Send + Sync;
@@ -35,15 +37,15 @@ impl FrameServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (tell, done) = channel();
-        let (sink, script): (_, Arc<Script>) = (Arc::clone(&seen), Arc::new(script));
+        let gate = Arc::new(Gate::default());
+        let (sink, latch, script): (_, _, Arc<Script>) = (Arc::clone(&seen), Arc::clone(&gate), Arc::new(script));
         std::thread::spawn(move || {
             for (number, socket) in listener.incoming().enumerate() {
-                let (sink, script, tell) = (Arc::clone(&sink), Arc::clone(&script), tell.clone());
-                std::thread::spawn(move || serve(&socket.unwrap(), number + 1, &sink, &*script, &tell));
+                let (sink, script, latch) = (Arc::clone(&sink), Arc::clone(&script), Arc::clone(&latch));
+                std::thread::spawn(move || serve(&socket.unwrap(), number + 1, &sink, &*script, &latch));
             }
         });
-        Self { address, seen, done }
+        Self { address, seen, gate }
     }
 
     /// Every request so far, in the order of their ends.
@@ -51,9 +53,10 @@ impl FrameServer {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Blocks until the server has done what it does about one more request.
-    pub(crate) fn wait(&self) {
-        self.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    /// Lets the server go on, and blocks until it has done the rest. On a runtime's only thread, the event loop hears
+    /// nothing of it.
+    pub(crate) fn go_on(&self) {
+        self.gate.go_on();
     }
 }
 
@@ -78,7 +81,7 @@ fn serve(
     connection: usize,
     seen: &Mutex<Vec<Whole>>,
     script: &Script,
-    done: &Sender<()>,
+    gate: &Gate,
 ) -> Option<()> {
     socket.read_exact(&mut [0; 24]).ok()?;
     socket.write_all(&frame(SETTINGS, 0, 0, &[])).ok()?;
@@ -96,26 +99,30 @@ fn serve(
             HEADERS | DATA if flags & END_STREAM != 0 => {
                 let whole = Whole { connection, stream };
                 seen.lock().unwrap().push(whole);
-                let carried_out = carry_out(socket, script(whole));
-                let _ = done.send(());
-                carried_out?;
+                carry_out(socket, script(whole), gate)?;
             }
             _ => {}
         }
     }
 }
 
-fn carry_out(mut socket: &TcpStream, steps: Vec<Step>) -> Option<()> {
+fn carry_out(mut socket: &TcpStream, steps: Vec<Step>, gate: &Gate) -> Option<()> {
+    let (mut waited, mut ended) = (false, None);
     for step in steps {
-        match step {
-            Step::Frame(bytes) => socket.write_all(&bytes).ok()?,
-            Step::Close => {
-                let _ = socket.shutdown(Shutdown::Both);
-                return None;
+        ended = match step {
+            Step::Frame(bytes) => socket.write_all(&bytes).err().map(drop),
+            Step::Wait => {
+                gate.pass();
+                waited = true;
+                None
             }
-        }
+            Step::Close => socket.shutdown(Shutdown::Both).ok(),
+        };
     }
-    Some(())
+    if waited {
+        gate.done();
+    }
+    if ended.is_some() { None } else { Some(()) }
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

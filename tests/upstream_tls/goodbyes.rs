@@ -93,12 +93,13 @@ async fn an_idle_connection_that_is_over_costs_nothing() {
     for (case, ending) in endings.into_iter().enumerate() {
         let server = FrameServer::start(move |at| {
             let more = if at.connection == 1 { ending(at.stream) } else { vec![] };
-            made(at.stream).into_iter().chain(more).collect()
+            let wait = (at.connection == 1).then_some(Step::Wait);
+            made(at.stream).into_iter().chain(wait).chain(more).collect()
         });
         let client = http2(&[server.address]);
         assert_eq!(ordered(&client).await, "made", "case {case}");
         // This blocks the only thread there is: no event reaches the runtime before the next request is sent.
-        server.wait();
+        server.go_on();
         assert_eq!(ordered(&client).await, "made", "case {case}");
         assert_eq!(server.seen(), [whole(1, 1), whole(2, 1)], "case {case}");
     }

@@ -28,7 +28,7 @@ pub(crate) async fn streaming(pieces: &'static [&'static [u8]]) -> (ScriptedUpst
     tokio::spawn(driver);
     let answer = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap();
     assert_eq!(answer.body().size_hint().exact(), None);
-    (source, Outgoing::Streaming(answer.into_body()))
+    (source, Outgoing::Streaming(answer.into_body().into()))
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_streamed_body_that_breaks_off_is_never_ended() {
     let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(driver);
     let broken = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap().into_body();
-    let failed = client.send(order().map(|_| Outgoing::Streaming(broken))).await;
+    let failed = client.send(order().map(|_| Outgoing::Streaming(broken.into()))).await;
     assert!(matches!(failed, Err(oncegate::upstream::Failure::Unknown(_))), "{failed:?}");
     until(|| server.seen().given_up == 1).await;
     assert!(server.seen().arrived.is_empty());

@@ -138,7 +138,7 @@ async fn what_tls_says_by_itself_does_not_spoil_a_connection() {
     for _ in 0..3 {
         assert_eq!(ordered(&client).await, "made");
         // New keys wait on the socket, and the event loop has not heard of them.
-        server.wait();
+        server.go_on();
     }
     assert_eq!(server.seen().last().unwrap().connection, 1);
 }
@@ -151,7 +151,7 @@ async fn an_idle_connection_that_is_over_costs_nothing() {
             start(&authority, "localhost", move |connection| if connection == 1 { ending } else { Then::Next });
         let client = client(&server, trusting(&authority));
         assert_eq!(ordered(&client).await, "made");
-        server.wait();
+        server.go_on();
         assert_eq!(ordered(&client).await, "made", "{ending:?}");
         assert_eq!(server.seen().iter().map(|seen| seen.connection).collect::<Vec<_>>(), [1, 2]);
     }

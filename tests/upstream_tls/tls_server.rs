@@ -3,11 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::gate::Gate;
 
 /// What happens after an answer.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ pub(crate) struct Seen {
 pub(crate) struct TlsServer {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    done: Receiver<()>,
+    gate: Arc<Gate>,
 }
 
 impl TlsServer {
@@ -48,17 +48,17 @@ impl TlsServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (tell, done) = channel();
-        let (config, then, sink) = (Arc::new(config), Arc::new(then), Arc::clone(&seen));
+        let gate = Arc::new(Gate::default());
+        let (config, then, sink, latch) = (Arc::new(config), Arc::new(then), Arc::clone(&seen), Arc::clone(&gate));
         std::thread::spawn(move || {
             for (number, socket) in listener.incoming().enumerate() {
                 let session = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let stream = StreamOwned::new(session, socket.unwrap());
-                let (then, sink, tell) = (Arc::clone(&then), Arc::clone(&sink), tell.clone());
-                std::thread::spawn(move || serve(stream, then(number + 1), number + 1, &sink, &tell));
+                let (then, sink, latch) = (Arc::clone(&then), Arc::clone(&sink), Arc::clone(&latch));
+                std::thread::spawn(move || serve(stream, then(number + 1), number + 1, &sink, &latch));
             }
         });
-        Self { address, seen, done }
+        Self { address, seen, gate }
     }
 
     /// Everything that was asked so far.
@@ -66,21 +66,25 @@ impl TlsServer {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Blocks until the server has done what comes after one more answer. On a runtime's only thread, nothing is heard of
-    /// it by the event loop.
-    pub(crate) fn wait(&self) {
-        self.done.recv_timeout(Duration::from_secs(10)).unwrap();
+    /// Lets the server do what comes after an answer, and blocks until it has. On a runtime's only thread, the event loop
+    /// hears nothing of it.
+    pub(crate) fn go_on(&self) {
+        self.gate.go_on();
     }
 }
 
 type Secured = StreamOwned<ServerConnection, TcpStream>;
 
-fn serve(mut stream: Secured, then: Then, connection: usize, seen: &Mutex<Vec<Seen>>, done: &Sender<()>) {
+fn serve(mut stream: Secured, then: Then, connection: usize, seen: &Mutex<Vec<Seen>>, gate: &Gate) {
     while let Some(request) = read_request(&mut stream) {
         let sni = stream.conn.server_name().map(ToOwned::to_owned);
         let shown = stream.conn.peer_certificates().map_or(0, <[_]>::len);
         seen.lock().unwrap().push(Seen { connection, request, sni, shown });
         stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade").unwrap();
+        if matches!(then, Then::Next) {
+            continue;
+        }
+        gate.pass();
         match then {
             Then::Next | Then::Vanish => {}
             Then::RenewKeys => stream.conn.refresh_traffic_keys().unwrap(),
@@ -93,10 +97,9 @@ fn serve(mut stream: Secured, then: Then, connection: usize, seen: &Mutex<Vec<Se
         stream.flush().unwrap();
         if matches!(then, Then::SayGoodbye | Then::Vanish | Then::SayTimeout) {
             drop(stream);
-            let _ = done.send(());
-            return;
+            return gate.done();
         }
-        let _ = done.send(());
+        gate.done();
     }
     // A client that was turned down may still be writing: a reset would overtake what it was told.
     let _ = stream.sock.shutdown(std::net::Shutdown::Write);

@@ -12,12 +12,15 @@ use axum::routing::post;
 use axum::{Json, Router};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::admin;
-use crate::server::{self, Connections, Doorway};
+use crate::server::{self, Closing, Connections, Doorway, Limits};
+use crate::telemetry::Metrics;
 
 type Orders = Arc<Mutex<Vec<Value>>>;
+
+/// How long a client may take with anything.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The running API.
 pub(super) struct Api {
@@ -40,18 +43,40 @@ impl Api {
 pub(super) fn start() -> io::Result<Api> {
     let orders = Orders::default();
     let router = Router::new().route("/orders", post(create).get(list)).with_state(Arc::clone(&orders));
-    let mut listeners = server::bind(([127, 0, 0, 1], 0).into(), 1)?;
+    let mut listeners = server::bind(([127, 0, 0, 1], 0).into(), 1, false)?;
     let listener = listeners.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let address = listener.local_addr()?;
-    let doorway = Doorway {
+    let doorway = Arc::new(Doorway {
         front: Arc::default(),
-        connections: Connections::new(1024),
-        header_timeout: Duration::from_secs(30),
+        connections: Connections::default(),
+        limits: limits(),
         turned_away: Bytes::new(),
-        stop: CancellationToken::new(),
-    };
-    tokio::spawn(server::serve(listener, doorway, move |request, _| admin::handle(router.clone(), request)));
+        too_slow: Bytes::new(),
+        preserve_header_case: true,
+        metrics: Arc::new(Metrics::new().map_err(io::Error::other)?),
+        linger: Duration::ZERO,
+        closing: Closing::default(),
+    });
+    let doorway = move || Arc::clone(&doorway);
+    let handle = move |request, _| admin::handle(router.clone(), request, PATIENCE);
+    tokio::spawn(server::serve(listener, doorway, handle));
     Ok(Api { address, orders })
+}
+
+/// Room enough for a demo.
+fn limits() -> Limits {
+    let while_it_lasts = Duration::from_hours(1);
+    Limits {
+        connections: 1024,
+        target: 8 * 1024,
+        header_bytes: 64 * 1024,
+        headers: 100,
+        header_timeout: PATIENCE,
+        keep_alive_timeout: while_it_lasts,
+        body_idle_timeout: PATIENCE,
+        send_timeout: PATIENCE,
+        connection_age: while_it_lasts,
+    }
 }
 
 /// Takes an order. `delay_ms` in it makes the answer slow, after the order was taken.

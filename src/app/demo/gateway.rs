@@ -59,7 +59,7 @@ impl Drop for Gateway {
 /// The usual port, or any other when that is taken.
 fn free_port(usual: u16) -> Result<SocketAddr, DemoError> {
     let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let probe = server::bind(loopback(usual), 1).or_else(|_| server::bind(loopback(0), 1));
+    let probe = server::bind(loopback(usual), 1, false).or_else(|_| server::bind(loopback(0), 1, false));
     let address = probe.and_then(|listeners| listeners[0].local_addr());
     address.map_err(|error| DemoError::Io("port", error))
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::DemoError;
 use super::api::Api;
 use super::gateway::Gateway;
-use crate::upstream::{Host, Outgoing, Protocol, Server, Settings, Upstream};
+use crate::upstream::{Balance, Ejection, Host, Outgoing, Protocol, Server, Settings, Upstream};
 
 /// What could not be done when nobody reads on.
 pub(super) const OUTPUT: &str = "output";
@@ -141,13 +141,24 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
     let client = Upstream::new(Settings {
         name: "demo".to_owned(),
         servers: vec![Server { host: to.ip().to_string(), port: to.port() }],
+        balance: Balance::RoundRobin,
+        ejection: Ejection { failures: 0, lasts: patience },
+        health: None,
+        resolve_interval: patience,
         connect_timeout: patience,
         idle_timeout: patience,
+        idle_connections: 0,
+        connection_age: patience,
+        max_connections: 0,
         response_timeout: patience,
         attempt_timeout: patience,
+        first_byte_timeout: None,
+        answer_idle_timeout: None,
+        total_timeout: None,
         host: Host::Server,
         protocol: Protocol::Http1,
         tls: None,
+        preserve_header_case: true,
     });
     let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
     let (head, body) = answer.into_parts();

@@ -48,7 +48,9 @@ pub struct EmbeddedStore {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or another part of this one, has the database open.
-    #[error("the store in {0} is in use by another process: one gateway to one embedded store")]
+    #[error(
+        "the store in {0} is in use by another process: give each gateway a `store.path` of its own, or all of them one `kind: redis`"
+    )]
     InUse(PathBuf),
     /// The database has a layout that this version does not know.
     #[error("the store in {0} was written by another version of oncegate")]

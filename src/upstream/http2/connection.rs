@@ -34,6 +34,7 @@ const FIRST_USE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     sender: SendRequest<Bytes>,
+    made: Instant,
     streams: Arc<Streams>,
 }
 
@@ -83,7 +84,7 @@ impl Connection {
                 () = silence(pings, &watched, KEEP_ALIVE, PONG_WITHIN) => tracing::warn!("an upstream's connection gave no sign of life"),
             }
         });
-        Ok(Self { sender, streams })
+        Ok(Self { sender, made: Clock::instant(), streams })
     }
 
     /// Whether it takes requests: neither closed nor closing.
@@ -91,8 +92,11 @@ impl Connection {
         matches!(self.sender.clone().ready().now_or_never(), Some(Ok(_)))
     }
 
-    /// Whether it is in use, or was a short while ago.
-    pub(super) fn is_fresh(&self, now: Instant, idle_timeout: Duration) -> bool {
+    /// Whether it is not too old, and in use, or was a short while ago.
+    pub(super) fn is_fresh(&self, now: Instant, idle_timeout: Duration, age: Duration) -> bool {
+        if now.saturating_duration_since(self.made) >= age {
+            return false;
+        }
         let count = self.streams.count();
         let limit = if count.used { idle_timeout } else { idle_timeout.max(FIRST_USE) };
         count.open > 0 || now.saturating_duration_since(count.idle_since) < limit

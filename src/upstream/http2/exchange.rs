@@ -26,7 +26,9 @@ pub(super) async fn exchange(
     request: Request<Outgoing>,
 ) -> Result<Response<Incoming>, Tried> {
     if slot.is_alone() {
-        // The connection lay idle. A turn of the event loop tells whether the server has closed it meanwhile.
+        // The connection lay idle, and the server may have closed it meanwhile. The event loop hears of that in one turn,
+        // the connection reads it in the next.
+        tokio::task::yield_now().await;
         tokio::task::yield_now().await;
     }
     let (head, body) = request.into_parts();

@@ -17,7 +17,7 @@ use connection::{Connection, Slot};
 
 use super::outcome::Tried;
 use super::way::Way;
-use super::{Incoming, NotSent, Outgoing, Reason};
+use super::{Incoming, NotSent, Outgoing, Reason, Settings};
 use crate::clock::Clock;
 
 /// How often a request that a server turned down unprocessed goes to a connection of that server.
@@ -28,6 +28,7 @@ const TRIES: usize = 2;
 pub(super) struct Connections {
     way: Arc<Way>,
     idle_timeout: Duration,
+    connection_age: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -42,8 +43,19 @@ struct State {
 type Dial = Shared<BoxFuture<'static, Result<Connection, NotSent>>>;
 
 impl Connections {
-    pub(super) fn new(way: Arc<Way>, idle_timeout: Duration) -> Self {
-        Self { way, idle_timeout, state: Arc::default() }
+    pub(super) fn new(way: Arc<Way>, settings: &Settings) -> Self {
+        let (idle_timeout, connection_age) = (settings.idle_timeout, settings.connection_age);
+        Self { way, idle_timeout, connection_age, state: Arc::default() }
+    }
+
+    /// Lets go of the connections that will not be used again; what is under way on them ends as it will.
+    pub(super) fn tidy(&self) {
+        self.state().tidy(self.idle_timeout, self.connection_age);
+    }
+
+    /// Lets go of all.
+    pub(super) fn retire(&self) {
+        self.state().open.clear();
     }
 
     /// Sends one request. It goes to a second connection only with proof that the server did not process it.
@@ -72,7 +84,7 @@ impl Connections {
         loop {
             let dial = {
                 let mut state = self.state();
-                if let Some(ready) = state.take(self.idle_timeout) {
+                if let Some(ready) = state.take(self.idle_timeout, self.connection_age) {
                     return Ok(ready);
                 }
                 state.dial.get_or_insert_with(|| self.dial()).clone()
@@ -107,9 +119,13 @@ impl Connections {
 }
 
 impl State {
-    fn take(&mut self, idle_timeout: Duration) -> Option<(Connection, Slot)> {
+    fn tidy(&mut self, idle_timeout: Duration, age: Duration) {
         let now = Clock::instant();
-        self.open.retain(|connection| connection.is_open() && connection.is_fresh(now, idle_timeout));
+        self.open.retain(|connection| connection.is_open() && connection.is_fresh(now, idle_timeout, age));
+    }
+
+    fn take(&mut self, idle_timeout: Duration, age: Duration) -> Option<(Connection, Slot)> {
+        self.tidy(idle_timeout, age);
         self.open.iter().find_map(|connection| Some((connection.clone(), connection.slot()?)))
     }
 }

@@ -1,12 +1,20 @@
 //! The upstream client against a server that misbehaves on command: what was sent, how often, and what it is called.
 #![allow(clippy::unwrap_used, reason = "clippy does not take functions that tests share for test code")]
 
-#[path = "support/upstream.rs"]
+#[path = "../support/closing.rs"]
+mod closing;
+#[path = "../support/upstream.rs"]
 mod support;
+
+mod checks;
+mod kept;
+mod names;
+mod servers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +22,8 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use oncegate::upstream::{BodyError, Failure, Host, Incoming, Outgoing, Protocol, Reason, Server, Settings, Upstream};
+use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming, Listening};
+use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream, on_interim};
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -22,19 +31,35 @@ fn settings(servers: &[SocketAddr]) -> Settings {
     Settings {
         name: "orders".to_owned(),
         servers: servers.iter().map(server).collect(),
+        balance: Balance::RoundRobin,
+        ejection: Ejection { failures: 3, lasts: Duration::from_mins(1) },
+        health: None,
+        resolve_interval: Duration::from_mins(1),
         connect_timeout: Duration::from_secs(5),
         idle_timeout: Duration::from_mins(1),
+        idle_connections: 128,
+        connection_age: Duration::from_hours(1),
+        max_connections: 0,
         response_timeout: Duration::from_secs(30),
         attempt_timeout: Duration::from_mins(1),
+        first_byte_timeout: None,
+        answer_idle_timeout: None,
+        total_timeout: None,
         host: Host::Preserve,
         protocol: Protocol::Http1,
         tls: None,
+        preserve_header_case: true,
     }
 }
 
 fn client(servers: &[&ScriptedUpstream]) -> Upstream {
     let servers: Vec<_> = servers.iter().map(|server| server.address()).collect();
     Upstream::new(settings(&servers))
+}
+
+/// Servers that two workers share.
+fn fleet(settings: Settings) -> Arc<Fleet> {
+    Arc::new(Fleet::new(settings, 2, Arc::new(SystemResolver)))
 }
 
 fn request(method: Method, target: &str, body: &'static [u8]) -> Request<Outgoing> {
@@ -185,7 +210,7 @@ async fn streaming(pieces: &'static [&'static [u8]]) -> (ScriptedUpstream, Outgo
     tokio::spawn(driver);
     let answer = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap();
     assert_eq!(answer.body().size_hint().exact(), None);
-    (source, Outgoing::Streaming(answer.into_body()))
+    (source, Outgoing::Streaming(answer.into_body().into()))
 }
 
 #[tokio::test]
@@ -220,6 +245,31 @@ async fn interim_answers_are_not_the_answer() {
 }
 
 #[tokio::test]
+async fn interim_answers_are_told_while_somebody_listens() {
+    let server = ScriptedUpstream::start(|_| {
+        Reply::raw(
+            *b"HTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 9\r\n\r\n\
+            HTTP/1.1 199 Odd\r\nX-Name: M\xfcller\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )
+    });
+    let client = client(&[&server]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for listens in [true, false] {
+        let (mut order, heard) = (order(), Arc::clone(&told));
+        let listening = Listening::default();
+        on_interim(&mut order, &listening, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
+        let listening = Some(listening).filter(|_| listens);
+        assert_eq!(client.send(order).await.unwrap().status(), 200);
+        drop(listening);
+    }
+    let expected = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n\
+        HTTP/1.1 199 Interim\r\nx-name: M\xfcller\r\n\r\n";
+    assert_eq!(told.lock().unwrap().as_slice(), expected, "once: the second time nobody listened");
+}
+
+#[tokio::test]
 async fn switching_protocols_unasked_is_no_answer() {
     let server = ScriptedUpstream::start(|_| Reply::raw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"));
     unknown(&client(&[&server])).await;
@@ -243,7 +293,6 @@ async fn a_body_cut_short_is_an_error() {
         Reply::chunked_cut_short(200, &[], &[b"12345"]),
         Reply::chunked_cut_short(200, &[], &[]),
         Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n123").then_close(),
-        Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").then_hang(),
     ];
     for (case, reply) in replies.into_iter().enumerate() {
         let server = ScriptedUpstream::start(move |_| reply.clone());
@@ -252,6 +301,24 @@ async fn a_body_cut_short_is_an_error() {
         assert!(body(answer).await.is_err(), "case {case}");
         assert_eq!(server.executions("X-Key", "k"), 1, "case {case}");
     }
+}
+
+#[tokio::test]
+async fn a_malformed_body_is_an_error_and_no_answer_where_it_comes_with_its_head() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let server = ScriptedUpstream::start(move |request| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        match request.connection {
+            1 => Reply::raw(format!("{head}xyz\r\n")).then_hang(),
+            _ => Reply::raw(head).then_wait(&hold).then_send("xyz\r\n").then_hang(),
+        }
+    });
+    let client = client(&[&server]);
+    unknown(&client).await;
+    let answer = client.send(order()).await.unwrap();
+    gate.open();
+    assert!(body(answer).await.is_err());
 }
 
 #[tokio::test]
@@ -521,42 +588,4 @@ async fn a_connection_whose_answer_overtook_its_request_is_not_used_again() {
         }
         assert_eq!(server.connections.load(Ordering::SeqCst), connections, "{body}");
     }
-}
-
-// Several servers.
-
-#[tokio::test]
-async fn servers_take_turns() {
-    let servers = [ScriptedUpstream::start(created), ScriptedUpstream::start(created)];
-    let client = client(&[&servers[0], &servers[1]]);
-    for _ in 0..6 {
-        ordered(&client).await;
-    }
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [3, 3]);
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_be_reached_is_passed_over() {
-    let (dead, alive) = (DeadPort::refusing(), ScriptedUpstream::start(created));
-    let client = Upstream::new(settings(&[dead.address(), alive.address()]));
-    for _ in 0..4 {
-        assert_eq!(ordered(&client).await, "made");
-    }
-    assert_eq!(alive.executions("X-Key", "k"), 4);
-}
-
-#[tokio::test]
-async fn when_no_server_can_be_reached_nothing_was_sent() {
-    let (one, two) = (DeadPort::refusing(), DeadPort::refusing());
-    assert_eq!(not_sent(&Upstream::new(settings(&[one.address(), two.address()]))).await, Reason::Connect);
-}
-
-#[tokio::test]
-async fn a_request_that_may_have_been_sent_goes_to_no_other_server() {
-    let servers = [ScriptedUpstream::start(|_| Reply::reset()), ScriptedUpstream::start(|_| Reply::close())];
-    let client = client(&[&servers[0], &servers[1]]);
-    unknown(&client).await;
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [1, 0]);
-    unknown(&client).await;
-    assert_eq!(servers.each_ref().map(|server| server.requests().len()), [1, 1]);
 }

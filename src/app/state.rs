@@ -1,0 +1,182 @@
+//! What the configuration says, ready for use, and the one place where it is exchanged while the gateway runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::admin::{Namespace, Rules};
+use crate::arbiter::Watched;
+use crate::config::Settings;
+use crate::gateway::{self, Mode};
+use crate::keys::namespace_tag;
+use crate::machine::NamespaceTag;
+use crate::server::{self, Closing, Connections, Doorway, Front};
+use crate::telemetry::Metrics;
+use crate::tls;
+use crate::upstream::{self, Fleet, SystemResolver};
+
+/// How long a connection without a request stays when the gateway stops: its client may have sent one just now.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// One configuration. A request keeps the one that it began with.
+pub(super) struct State {
+    pub(super) settings: Settings,
+    pub(super) gateway: Arc<gateway::Shared>,
+    /// What clients come through.
+    pub(super) doorway: Arc<Doorway>,
+    /// What operators' calls go by.
+    pub(super) rules: Arc<Rules>,
+}
+
+/// The configuration that is in force.
+pub(super) struct Live {
+    state: ArcSwap<State>,
+    exchanged: watch::Sender<()>,
+}
+
+impl State {
+    /// The first one.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used.
+    pub(super) fn new(settings: Settings, metrics: Arc<Metrics>, closing: Closing) -> Result<Self, tls::Error> {
+        let front = front(&settings, Arc::clone(&metrics))?;
+        let gateway = gateway::Shared::new(settings.gateway.clone(), fleets(&settings, &[]), metrics);
+        Ok(Self::over(settings, gateway, Arc::new(front), Connections::default(), closing))
+    }
+
+    /// The next one: what is counted and held under this one counts under it too.
+    ///
+    /// # Errors
+    /// When its certificates cannot be used.
+    pub(super) fn succeeded_by(&self, settings: Settings) -> Result<Self, tls::Error> {
+        let Doorway { connections, closing, .. } = &*self.doorway;
+        let front = if settings.server.front == self.settings.server.front {
+            Arc::clone(&self.doorway.front)
+        } else {
+            Arc::new(front(&settings, Arc::clone(self.gateway.metrics()))?)
+        };
+        let fleets = fleets(&settings, self.gateway.fleets());
+        let gateway = self.gateway.succeeded_by(settings.gateway.clone(), fleets);
+        Ok(Self::over(settings, gateway, front, connections.clone(), closing.clone()))
+    }
+
+    /// Lets go of the upstreams that the next one does not have.
+    pub(super) fn retire(&self, next: &Self) {
+        let stays = |fleet: &&Arc<Fleet>| next.gateway.fleets().iter().any(|next| Arc::ptr_eq(next, fleet));
+        self.gateway.fleets().iter().filter(|fleet| !stays(fleet)).for_each(|fleet| fleet.retire());
+    }
+
+    /// The certificates that clients are served with.
+    pub(super) fn certificates(&self) -> Option<&tls::Server> {
+        self.doorway.front.tls.as_ref().map(|tls| &*tls.server)
+    }
+
+    fn over(
+        settings: Settings,
+        gateway: gateway::Shared,
+        front: Arc<Front>,
+        connections: Connections,
+        closing: Closing,
+    ) -> Self {
+        let types = &settings.gateway.problem_types;
+        // Plain words are no answer to a client that speaks TLS, and a handshake would cost more than the connection.
+        let turned_away = if front.tls.is_some() { Bytes::new() } else { gateway::turned_away(types) };
+        let doorway = Doorway {
+            front,
+            connections,
+            limits: settings.server.limits,
+            turned_away,
+            too_slow: gateway::too_slow(types),
+            preserve_header_case: settings.server.preserve_header_case,
+            metrics: Arc::clone(gateway.metrics()),
+            // Where a stop has little time, what is under way needs it more.
+            linger: LINGER.min(settings.server.drain.timeout / 2),
+            closing,
+        };
+        let rules = Rules {
+            token: settings.admin.token.clone(),
+            ready: settings.admin.ready,
+            namespaces: namespaces(&gateway),
+        };
+        Self { settings, gateway: Arc::new(gateway), doorway: Arc::new(doorway), rules: Arc::new(rules) }
+    }
+
+    /// What sweeps look after. A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise
+    /// alarms.
+    pub(super) fn watched(&self) -> HashMap<NamespaceTag, Watched> {
+        let enforced = self.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
+        by_namespace(enforced.map(|(_, guard, terms)| {
+            let watched = Watched { route: Arc::clone(&terms.route), doubt_retention: terms.policy.doubt_retention };
+            (namespace_tag(&guard.keys.namespace), watched)
+        }))
+    }
+}
+
+/// What connections go through before their first request.
+fn front(settings: &Settings, metrics: Arc<Metrics>) -> Result<Front, tls::Error> {
+    let types = &settings.gateway.problem_types;
+    let settings = &settings.server.front;
+    let ready = |tls: &server::TlsSettings| {
+        let server = Arc::new(tls::Server::load(tls.certificates.clone())?);
+        Ok(server::Tls { server, timeout: tls.handshake_timeout, plain: gateway::not_encrypted(types) })
+    };
+    let tls = settings.tls.as_ref().map(ready).transpose()?;
+    Ok(Front { proxies: settings.proxies.clone(), tls, http2: settings.http2, metrics: Some(metrics) })
+}
+
+/// The servers of all upstreams, for all workers. Where an upstream's settings are the same as before, so are its
+/// connections and what is known of its servers.
+fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
+    let same = |upstream| before.iter().find(|fleet| fleet.settings() == upstream).cloned();
+    let fresh = |upstream: &upstream::Settings| {
+        Arc::new(Fleet::new(upstream.clone(), settings.server.workers, Arc::new(SystemResolver)))
+    };
+    settings.upstreams.iter().map(|upstream| same(upstream).unwrap_or_else(|| fresh(upstream))).collect()
+}
+
+fn namespaces(gateway: &gateway::Shared) -> HashMap<NamespaceTag, Namespace> {
+    by_namespace(gateway.guards().map(|(route, guard, terms)| {
+        (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
+    }))
+}
+
+/// Where routes share a namespace, the first of them speaks for it.
+fn by_namespace<T>(routes: impl Iterator<Item = (NamespaceTag, T)>) -> HashMap<NamespaceTag, T> {
+    let mut named = HashMap::new();
+    for (tag, value) in routes {
+        named.entry(tag).or_insert(value);
+    }
+    named
+}
+
+impl Live {
+    pub(super) fn new(state: State) -> Self {
+        Self { state: ArcSwap::from_pointee(state), exchanged: watch::Sender::default() }
+    }
+
+    /// The configuration in force.
+    pub(super) fn now(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// The same for a quick look, as each request takes one: workers do not count on one number together.
+    pub(super) fn peek(&self) -> Guard<Arc<State>> {
+        self.state.load()
+    }
+
+    /// Puts another in force: for every request and connection that begins from now on.
+    pub(super) fn exchange(&self, state: State) {
+        self.state.store(Arc::new(state));
+        self.exchanged.send_replace(());
+    }
+
+    /// Whose `changed` ends with every exchange.
+    pub(super) fn exchanges(&self) -> watch::Receiver<()> {
+        self.exchanged.subscribe()
+    }
+}

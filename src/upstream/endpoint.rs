@@ -1,0 +1,62 @@
+//! One address of one server, as all workers share it: its connections, its requests under way, its health.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Settings;
+use super::health::Health;
+use super::pool::Pool;
+
+/// An address that requests can go to.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    /// The server's place in the settings.
+    pub(super) server: usize,
+    pub(super) address: SocketAddr,
+    /// One for each worker, since a connection lives on its worker's runtime.
+    pools: Box<[Arc<Pool>]>,
+    running: AtomicUsize,
+    health: Mutex<Health>,
+}
+
+impl Endpoint {
+    pub(super) fn new(settings: &Settings, server: usize, address: SocketAddr, workers: usize) -> Self {
+        let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings));
+        let pools = (0..workers.max(1)).map(pool).collect();
+        Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default() }
+    }
+
+    /// A worker's connections to it.
+    pub(super) fn pool(&self, worker: usize) -> &Arc<Pool> {
+        &self.pools[worker % self.pools.len()]
+    }
+
+    /// Closes idle connections that have been kept for long enough.
+    pub(super) fn tidy(&self) {
+        self.pools.iter().for_each(|pool| pool.tidy());
+    }
+
+    /// The server has this address no more: requests that are under way end as they will, and their connections with them.
+    pub(super) fn retire(&self) {
+        self.pools.iter().for_each(|pool| pool.retire());
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// A request goes there.
+    pub(super) fn enter(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is over.
+    pub(super) fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,130 @@
+//! How long somebody's bytes are waited for: between two of them, and in all. Whose bytes they are is not its matter.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::time::{Sleep, sleep_until};
+
+use crate::clock::Clock;
+
+/// A timer that is set anew with every poll, and costs next to nothing while it is set to later times.
+#[derive(Debug, Default)]
+pub struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Ready when `at` has passed. Until then the task is woken in time, perhaps also earlier.
+    pub fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        let wanted = at.into();
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(wanted)));
+        if sleep.deadline() > wanted {
+            sleep.as_mut().reset(wanted);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if Clock::instant() >= at {
+                return Poll::Ready(());
+            }
+            // It was set to an earlier time, which nobody waits for any longer.
+            sleep.as_mut().reset(wanted);
+        }
+    }
+}
+
+/// What was waited for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lapse {
+    /// The next byte.
+    Idle,
+    /// The whole.
+    Total,
+}
+
+/// The patience with one stream of bytes. Without limits it is endless.
+#[derive(Debug, Default)]
+pub struct Patience {
+    idle: Option<Duration>,
+    until: Option<Instant>,
+    /// Since when the next byte is waited for.
+    waiting: Option<Instant>,
+    alarm: Alarm,
+}
+
+impl Patience {
+    /// Waits this long for each next byte.
+    pub fn between_bytes(&mut self, idle: Option<Duration>) {
+        self.idle = idle;
+    }
+
+    /// Waits until then for the whole.
+    pub fn in_all(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// Bytes came. An error when it is too late for the whole.
+    pub fn moved(&mut self) -> Result<(), Lapse> {
+        self.waiting = None;
+        match self.until {
+            Some(until) if Clock::instant() >= until => Err(Lapse::Total),
+            _ => Ok(()),
+        }
+    }
+
+    /// No byte is there. Only the time in which somebody asks for one counts.
+    pub fn poll_lapse(&mut self, cx: &mut Context<'_>) -> Poll<Lapse> {
+        let idle = self.idle.map(|idle| *self.waiting.get_or_insert_with(Clock::instant) + idle);
+        let (at, lapse) = match (idle, self.until) {
+            (Some(idle), Some(until)) if until < idle => (until, Lapse::Total),
+            (Some(idle), _) => (idle, Lapse::Idle),
+            (None, Some(until)) => (until, Lapse::Total),
+            (None, None) => return Poll::Pending,
+        };
+        self.alarm.poll_until(cx, at).map(|()| lapse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_mins(1);
+
+    #[tokio::test]
+    async fn an_alarm_follows_its_time_in_both_directions() {
+        let mut alarm = Alarm::default();
+        let start = Clock::instant();
+        let set = |alarm: &mut Alarm, cx: &mut Context<'_>, after| alarm.poll_until(cx, start + after);
+        poll_fn(|cx| {
+            assert!(set(&mut alarm, cx, LONG).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        poll_fn(|cx| set(&mut alarm, cx, SHORT)).await;
+        assert!(start.elapsed() >= SHORT);
+        poll_fn(|cx| {
+            assert!(set(&mut alarm, cx, LONG).is_pending(), "it rang for a time that has passed");
+            Poll::Ready(())
+        })
+        .await;
+        poll_fn(|cx| set(&mut alarm, cx, 3 * SHORT)).await;
+        assert!(start.elapsed() >= 3 * SHORT && start.elapsed() < LONG);
+    }
+
+    #[tokio::test]
+    async fn bytes_renew_the_patience_between_them_and_not_that_with_the_whole() {
+        let mut patience = Patience::default();
+        patience.between_bytes(Some(SHORT));
+        patience.in_all(Clock::instant() + LONG);
+        assert_eq!(poll_fn(|cx| patience.poll_lapse(cx)).await, Lapse::Idle);
+        assert_eq!(patience.moved(), Ok(()));
+        let pending = poll_fn(|cx| Poll::Ready(patience.poll_lapse(cx).is_pending()));
+        assert!(pending.await, "the wait for the next byte has only begun");
+        patience.between_bytes(Some(LONG));
+        patience.in_all(Clock::instant());
+        assert_eq!(poll_fn(|cx| patience.poll_lapse(cx)).await, Lapse::Total);
+        assert_eq!(patience.moved(), Err(Lapse::Total));
+    }
+}
