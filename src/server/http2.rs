@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::Doorway;
 use super::answer::Answer;
-use super::pace::Pace;
+use super::pace::{Cut, Pace};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound, Watch, fields};
 
@@ -60,7 +60,7 @@ pub(super) async fn serve<IO, H, F, B>(
     handle: H,
 ) -> hyper::Result<()>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,

@@ -6,5 +6,8 @@
 mod client;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/upstream.rs"]
+mod upstream;
 
 mod http2;
+mod slow;
