@@ -143,7 +143,7 @@ async fn certify(parts: &Parts) {
         };
         tokio::select! {
             () = changes => {}
-            exchanged = exchanges.changed() => if exchanged.is_err() { return },
+            next = exchanges.changed() => if next.is_err() { return },
         }
     }
 }

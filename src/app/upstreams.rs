@@ -21,7 +21,7 @@ pub(super) async fn tend(live: &Live) {
         }));
         tokio::select! {
             _ = all => std::future::pending().await,
-            exchanged = exchanges.changed() => if exchanged.is_err() { return },
+            next = exchanges.changed() => if next.is_err() { return },
         }
     }
 }

@@ -9,27 +9,22 @@ use super::settings::{Guard, OnDuplicate};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time};
 use crate::upstream::headers;
 
-/// The answer to a duplicate.
-pub(super) enum Told {
-    /// The recorded answer.
-    Replay(Response<Body>),
-    /// A refusal.
-    Refused(Problem),
-}
-
-/// What a route tells a duplicate.
-/// `origin` is the one that the duplicate came from.
-pub(super) fn tell(guard: &Guard, duplicate: Duplicate, origin: Option<&HeaderValue>) -> Told {
+/// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
+pub(super) fn tell(
+    guard: &Guard,
+    duplicate: Duplicate,
+    origin: Option<&HeaderValue>,
+) -> Result<Response<Body>, Problem> {
     match duplicate {
-        Duplicate::InFlight { .. } => Told::Refused(Problem::InFlight(guard.in_flight_status)),
-        Duplicate::InDoubt => Told::Refused(Problem::OutcomeUnknown),
-        Duplicate::Changed => Told::Refused(Problem::KeyReused),
-        Duplicate::Unsure => Told::Refused(Problem::Duplicate {
+        Duplicate::InFlight { .. } => Err(Problem::InFlight(guard.in_flight_status)),
+        Duplicate::InDoubt => Err(Problem::OutcomeUnknown),
+        Duplicate::Changed => Err(Problem::KeyReused),
+        Duplicate::Unsure => Err(Problem::Duplicate {
             status: StatusCode::CONFLICT,
             expires: None,
             detail: "The key is in use, and the route's fingerprint settings have changed since its first request.",
         }),
-        Duplicate::Stranger(_) => Told::Refused(Problem::Duplicate {
+        Duplicate::Stranger(_) => Err(Problem::Duplicate {
             status: StatusCode::CONFLICT,
             expires: None,
             detail: "The operation is done. Its answer is shown only to the credentials of the first request.",
@@ -38,24 +33,24 @@ pub(super) fn tell(guard: &Guard, duplicate: Duplicate, origin: Option<&HeaderVa
     }
 }
 
-fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Told {
+fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
     if guard.duplicate == OnDuplicate::Reject {
         let detail = "The operation is done. This route does not repeat answers.";
-        return Told::Refused(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
+        return Err(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
     }
     match record.state {
         State::Completed { answer: Answer::Recorded(recorded), .. } => match replay(recorded, guard, origin, expires) {
-            Some(response) => Told::Replay(response),
-            None => Told::Refused(Problem::RecordUnreadable),
+            Some(response) => Ok(response),
+            None => Err(Problem::RecordUnreadable),
         },
         State::Completed { answer: Answer::TooLarge { status, location }, .. } => {
             let location = location.and_then(|value| HeaderValue::from_maybe_shared(value).ok());
-            Told::Refused(Problem::AlreadyExecuted { status: Some(status), location, expires })
+            Err(Problem::AlreadyExecuted { status: Some(status), location, expires })
         }
         // An operator's word, without an answer to show.
         State::Completed { answer: Answer::Unseen, .. } | State::InFlight { .. } | State::InDoubt { .. } => {
-            Told::Refused(Problem::AlreadyExecuted { status: None, location: None, expires })
+            Err(Problem::AlreadyExecuted { status: None, location: None, expires })
         }
     }
 }

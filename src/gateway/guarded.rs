@@ -7,7 +7,7 @@ use http::{Request, request};
 use tokio::sync::oneshot;
 
 use super::attempt::Attempt;
-use super::duplicate::{Told, tell};
+use super::duplicate::tell;
 use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
@@ -79,8 +79,7 @@ impl Gateway {
                 routed.metrics.duplicate();
                 match tell(guard, duplicate, headers::origin(&head.headers)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-                    Told::Replay(response) => Ok((response, Verdict::Replayed)),
-                    Told::Refused(problem) => Err(problem),
+                    told => told.map(|response| (response, Verdict::Replayed)),
                 }
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,

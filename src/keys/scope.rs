@@ -76,8 +76,12 @@ impl Scope {
     pub fn trusted_header(&self) -> Option<&HeaderName> {
         leaves(self).into_iter().find_map(|leaf| match leaf {
             Self::TrustedHeader(name) => Some(name),
-            Self::Header(_) | Self::Cookie(_) | Self::Authorization => None,
-            Self::ClientCertificate(_) | Self::All(_) | Self::None => None,
+            Self::Header(_)
+            | Self::Cookie(_)
+            | Self::Authorization
+            | Self::ClientCertificate(_)
+            | Self::All(_)
+            | Self::None => None,
         })
     }
 }

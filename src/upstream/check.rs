@@ -47,19 +47,18 @@ impl Fleet {
 /// One question, on a connection of its own: a server that takes no new connections is not well. Where HTTP/2 is spoken,
 /// connections are shared.
 async fn ask(endpoint: &Endpoint, check: &HealthCheck) -> Result<(), String> {
-    let pool = endpoint.pool(0);
+    let pool = endpoint.pool_for_checks();
     let mut request = Request::new(Outgoing::Whole(Bytes::new()));
     *request.uri_mut() = Uri::from(check.path.clone());
     if let Some(host) = check.host.as_ref().or(pool.authority.as_ref()) {
         request.headers_mut().insert(HOST, host.clone());
     }
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("oncegate"));
-    let status = match &pool.shared {
-        Some(shared) => shared.send(request).await.map_err(|tried| tried.to_string())?.status(),
-        None => {
-            let mut connection = pool.connect().await.map_err(|why| why.to_string())?;
-            connection.send(request).await.map_err(|error| error.error().to_string())?.status()
-        }
+    let status = if let Some(shared) = &pool.shared {
+        shared.send(request).await.map_err(|tried| tried.to_string())?.status()
+    } else {
+        let mut connection = pool.connect().await.map_err(|why| why.to_string())?;
+        connection.send(request).await.map_err(|error| error.error().to_string())?.status()
     };
     let status = status.as_u16();
     if check.status.contains(&status) { Ok(()) } else { Err(format!("it answered {status}")) }

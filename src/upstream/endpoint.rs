@@ -14,7 +14,7 @@ pub(super) struct Endpoint {
     /// The server's place in the settings.
     pub(super) server: usize,
     pub(super) address: SocketAddr,
-    /// One for each worker, since a connection lives on its worker's runtime.
+    /// One for each worker, since a connection lives on its worker's runtime; and one for who checks the server's health.
     pools: Box<[Arc<Pool>]>,
     running: AtomicUsize,
     health: Mutex<Health>,
@@ -23,13 +23,18 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(settings: &Settings, server: usize, address: SocketAddr, workers: usize) -> Self {
         let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings));
-        let pools = (0..workers.max(1)).map(pool).collect();
+        let pools = (0..=workers.max(1)).map(pool).collect();
         Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default() }
     }
 
     /// A worker's connections to it.
     pub(super) fn pool(&self, worker: usize) -> &Arc<Pool> {
-        &self.pools[worker % self.pools.len()]
+        &self.pools[worker % (self.pools.len() - 1)]
+    }
+
+    /// The connections of whoever asks whether the server is well.
+    pub(super) fn pool_for_checks(&self) -> &Arc<Pool> {
+        &self.pools[self.pools.len() - 1]
     }
 
     /// Closes idle connections that have been kept for long enough.

@@ -9,5 +9,6 @@ mod gateway;
 #[path = "../support/upstream.rs"]
 mod upstream;
 
+mod http1;
 mod http2;
 mod slow;
