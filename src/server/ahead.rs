@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::pace::Cut;
+
 /// How much is read at once, in bytes: most requests' heads.
 const STEP: usize = 2048;
 
@@ -35,6 +37,12 @@ impl<IO: AsyncRead + Unpin> Ahead<IO> {
     /// Drops bytes that were seen: they do not come again.
     pub(super) fn consume(&mut self, count: usize) {
         self.read.advance(count);
+    }
+}
+
+impl<IO: Cut> Cut for Ahead<IO> {
+    fn cut(&self) {
+        self.io.cut();
     }
 }
 

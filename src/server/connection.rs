@@ -14,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::ahead::Ahead;
 use super::front::{self, Failure};
+use super::pace::Cut;
 use super::{Doorway, http1, http2};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound, Phase, Watch};
@@ -35,6 +36,7 @@ where
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
+    bound_unsent(&stream);
     let mut client = Client::new(peer, false);
     let arrived = tokio::select! {
         // A request that is there already is answered, also when the doorway closes.
@@ -54,6 +56,19 @@ where
         tracing::debug!(%error, "connection ended");
     }
 }
+
+/// Lets little of an answer wait in the system for a client that does not read: the rest waits where its time is looked
+/// at. Else a slow reader is noticed only when megabytes are waiting.
+#[cfg(target_os = "linux")]
+fn bound_unsent(stream: &TcpStream) {
+    const BYTES: u32 = 128 * 1024;
+    if let Err(error) = socket2::SockRef::from(stream).set_tcp_notsent_lowat(BYTES) {
+        tracing::debug!(%error, "TCP_NOTSENT_LOWAT");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_unsent(_: &TcpStream) {}
 
 /// From the socket to the first request: the PROXY header is before everything, then TLS.
 async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doorway) -> Result<Arrived, Failure> {
@@ -106,7 +121,7 @@ async fn serve<IO, H, F, B>(
     handle: H,
 ) -> hyper::Result<()>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::Answer;
-use super::pace::Pace;
+use super::pace::{Cut, Pace};
 use super::strict::Strict;
 use super::{Doorway, turn};
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ const USUAL_HEADERS: usize = 100;
 /// Serves until the client leaves. When the doorway closes, its next answer is its last.
 pub(super) async fn serve<IO, H, F, B>(io: IO, client: Client, doorway: &Doorway, handle: H) -> hyper::Result<()>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>>,
     B: http_body::Body<Data = Bytes> + Unpin + 'static,

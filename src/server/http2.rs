@@ -1,6 +1,5 @@
 //! HTTP/2 on one connection, to its end. Whoever answers the requests sees them in the words of HTTP/1.1.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,9 +19,9 @@ use tokio::sync::watch;
 
 use super::Doorway;
 use super::answer::Answer;
-use super::pace::Pace;
+use super::pace::{Cut, Pace};
 use crate::telemetry::Timeout;
-use crate::wire::{Client, Inbound, Watch};
+use crate::wire::{Client, Inbound, Watch, fields};
 
 /// How much of an answer waits for a client that does not read, in bytes, for each of its requests.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -61,7 +60,7 @@ pub(super) async fn serve<IO, H, F, B>(
     handle: H,
 ) -> hyper::Result<()>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
@@ -76,13 +75,15 @@ where
         let turn = watch.begin();
         let mut stream = Stream::open(&streams);
         let (mut head, body) = request.into_parts();
+        let well_formed = is_well_formed(&head);
         in_words_of_http1(&mut head);
         let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
-        let answer = handle(Request::from_parts(head, body), Arc::clone(&client));
+        let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
-            let answer = answer.await;
+            // As the library does with all else that is malformed: the stream is reset.
+            let answer = answer.ok_or(h2::Error::from(h2::Reason::PROTOCOL_ERROR))?.await;
             stream.answered = true;
-            Ok::<_, Infallible>(answer.map(|body| {
+            Ok::<_, h2::Error>(answer.map(|body| {
                 let body = Answer::new(body, turn);
                 Counted { body, rest: Bytes::new(), _stream: stream }
             }))
@@ -124,6 +125,12 @@ fn builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(settings.resets)
         .max_local_error_reset_streams(settings.resets);
     builder
+}
+
+/// Whether what came is a request at all, where the library does not look (RFC 9113, 8.2.1 and 8.3.1).
+fn is_well_formed(head: &request::Parts) -> bool {
+    let begins_with_query = head.uri.path_and_query().is_some_and(|path| path.as_str().starts_with('?'));
+    !begins_with_query && fields::are_well_formed(&head.headers)
 }
 
 /// Says in fields what HTTP/2 says otherwise (RFC 9113, 8.2.3 and 8.3.1). A `Host` that is there already stays: whether
@@ -257,6 +264,17 @@ mod tests {
         assert_eq!(named.uri.path_and_query().unwrap(), "/a?b=c");
         assert_eq!(head(Request::get("https://api.test/").header(HOST, "b.test")).headers[HOST], "b.test");
         assert!(!head(Request::get("/")).headers.contains_key(HOST));
+    }
+
+    #[test]
+    fn a_path_is_one_or_no_request_is_there() {
+        let judge = |path: &str| {
+            let uri = http::Uri::builder().scheme("https").authority("api.test").path_and_query(path).build().unwrap();
+            is_well_formed(&Request::get(uri).body(()).unwrap().into_parts().0)
+        };
+        assert!(["/", "/a?b", "/?a=1", "*"].into_iter().all(judge));
+        assert!(!judge("?a=1"));
+        assert!(is_well_formed(&head(Request::connect("api.test:443"))));
     }
 
     #[test]

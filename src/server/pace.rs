@@ -8,7 +8,10 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 use super::Doorway;
 use crate::clock::Clock;
@@ -20,6 +23,27 @@ use crate::wire::{Alarm, Phase, Watch};
 const LINGER: Duration = Duration::from_secs(5);
 /// How much it reads then, at most.
 const LINGER_BYTES: usize = 64 * 1024 * 1024;
+
+/// A connection that can be cut: when it is dropped after that, what waits to be sent is thrown away and the client told.
+/// Else the system would keep it for a client that does not read.
+pub(super) trait Cut {
+    /// From now on, the connection's end is a reset.
+    fn cut(&self);
+}
+
+impl Cut for TcpStream {
+    fn cut(&self) {
+        if let Err(error) = SockRef::from(self).set_linger(Some(Duration::ZERO)) {
+            tracing::debug!(%error, "SO_LINGER");
+        }
+    }
+}
+
+impl<IO: Cut> Cut for TlsStream<IO> {
+    fn cut(&self) {
+        self.get_ref().0.cut();
+    }
+}
 
 /// A connection under a clock.
 pub(super) struct Pace<S> {
@@ -49,7 +73,7 @@ enum Closing {
     Done,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Pace<S> {
+impl<S: AsyncRead + AsyncWrite + Cut + Unpin> Pace<S> {
     pub(super) fn new(stream: S, watch: Arc<Watch>, doorway: &Doorway) -> Self {
         Self {
             stream,
@@ -149,11 +173,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pace<S> {
         });
         ready!(self.alarm.poll_until(cx, since + self.send_timeout));
         self.metrics.timed_out(Timeout::ClientWrite);
+        self.stream.cut();
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Pace<S> {
+impl<S: AsyncRead + AsyncWrite + Cut + Unpin> AsyncRead for Pace<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !matches!(this.closing, Closing::No) {
@@ -168,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Pace<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Pace<S> {
+impl<S: AsyncRead + AsyncWrite + Cut + Unpin> AsyncWrite for Pace<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod exchange;
+pub mod fields;
 pub mod framing;
 mod inbound;
 mod network;

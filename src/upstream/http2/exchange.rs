@@ -16,6 +16,7 @@ use super::super::outcome::{Tried, judge_stream};
 use super::super::{Failure, Incoming, NotSent, Outgoing, Reason};
 use super::body::{self, Body};
 use super::connection::{Connection, Slot};
+use crate::wire::fields;
 
 /// Sends a request and waits for the head of its answer. Dropped, it resets the stream, and no other one.
 pub(super) async fn exchange(
@@ -59,6 +60,9 @@ pub(super) async fn exchange(
     let answer = answer.map_err(|error| judge_stream(&error, begun, kept))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols, which HTTP/2 cannot".to_owned())));
+    }
+    if !fields::are_well_formed(answer.headers()) {
+        return Err(Tried::Failed(Failure::Unknown("the answer's fields are malformed".to_owned())));
     }
     let (mut head, stream) = answer.into_parts();
     // Which version a client sees is up to its own connection.
