@@ -11,7 +11,7 @@
 //! - [`arbiter`] joins the rules with a store: who may act, the permit, waiters, the local replay cache.
 //! - [`keys`] turns a request into an arrival: key, scope, fingerprint. Pure.
 //! - [`upstream`] sends requests on, and knows whether anything was sent.
-//! - [`wire`] is what is known of a connection: who is at the other end.
+//! - [`wire`] is what is known of a connection: who is at the other end, and where its messages end.
 //! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.

@@ -26,6 +26,7 @@ use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
 use crate::telemetry::Metrics;
 use crate::wire::Inbound;
+use crate::wire::framing::Fault;
 
 /// What the operators' door is told.
 #[derive(Clone, PartialEq, Eq)]
@@ -123,6 +124,9 @@ impl Admin {
 
 /// Answers one request of the operators' listener, whose body may take this long.
 pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
+    if let Some(fault) = request.extensions().get::<Fault>() {
+        return (fault.kind.status(), format!("{fault}\n")).into_response();
+    }
     let request = request.map(|mut body| {
         body.within(body_timeout);
         Body::new(body)

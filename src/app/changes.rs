@@ -13,6 +13,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         drain: old.server.drain,
         front: old.server.front.clone(),
         limits: old.server.limits,
+        preserve_header_case: old.server.preserve_header_case,
         ..new.server.clone()
     };
     let admin = admin::Settings { token: old.admin.token.clone(), ready: old.admin.ready, ..new.admin.clone() };

@@ -68,6 +68,7 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: Listener) {
             limits,
             turned_away: Bytes::new(),
             too_slow: live.now().doorway.too_slow.clone(),
+            preserve_header_case: true,
             metrics: Arc::clone(&parts.arbiter.metrics),
             linger: Duration::ZERO,
             closing: Closing { announced: end.clone(), begun: end.clone() },

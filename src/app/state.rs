@@ -92,6 +92,7 @@ impl State {
             limits: settings.server.limits,
             turned_away,
             too_slow: gateway::too_slow(types),
+            preserve_header_case: settings.server.preserve_header_case,
             metrics: Arc::clone(gateway.metrics()),
             // Where a stop has little time, what is under way needs it more.
             linger: LINGER.min(settings.server.drain.timeout / 2),

@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, request};
 use http_body_util::BodyExt;
 
 use crate::config::Settings;
-use crate::gateway::{Guard, Mode, Problem, Route, Routes, Target};
+use crate::gateway::{Found, Guard, Mode, Place, Problem, Route, Routes, Target, check_fields};
 use crate::keys::{self, BodyForm, Explanation, Piece};
 use crate::tls::pem;
 use crate::wire::Certificate;
@@ -52,11 +52,23 @@ pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<St
         Ok(target) => target,
         Err(problem) => return refused(settings, &problem),
     };
-    let found = Routes::new(&settings.gateway.routes).find(&head.method, &target.host, &target.path);
-    let Some(route) = found.and_then(|index| settings.gateway.routes.get(index)) else {
+    let place = match Place::of(&target, head.uri.path()) {
+        Ok(place) => place,
+        Err(problem) => return refused(settings, &problem),
+    };
+    let routes = Routes::new(&settings.gateway.routes);
+    let Some(Found { index, preflight }) = routes.find(&head, &place) else {
         return refused(settings, &Problem::NoRoute);
     };
+    let route = &settings.gateway.routes[index];
     let mut page = heading(settings, route);
+    if let Err(problem) = check_fields(&head, &place, &routes, settings.gateway.underscore_headers) {
+        return Ok(page + &refused(settings, &problem)?);
+    }
+    if preflight {
+        line(&mut page, "guard", "none: a preflight goes to the upstream");
+        return Ok(page);
+    }
     let Some(guard) = &route.guard else {
         line(&mut page, "guard", "none: every request goes to the upstream");
         return Ok(page);

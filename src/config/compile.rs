@@ -16,7 +16,8 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 
 /// Translates the whole file. None when something was refused on the way; the report knows all of it.
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
-    let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, report));
+    let keeps_case = file.preserve_header_case.value().copied();
+    let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, keeps_case?, report));
     let routes = routes::compile(file, report);
     let limits = file.limits.value().and_then(|section| limits::compile(section, report));
     let server = server(file, limits.map(|limits| limits.server), report);
@@ -39,6 +40,8 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             limits: limits?.gateway,
             trusted_proxies: values(file.trusted_proxies.value()?)?,
             problem_types: problem_types?,
+            via: file.via.value()?.0.clone(),
+            underscore_headers: *file.underscore_headers.value()?,
         },
         replay_cache: file.replay_cache.value()?.0,
         sweep_interval: file.sweep_interval.value()?.0,
@@ -56,6 +59,7 @@ fn server(file: &File, limits: Option<server::Limits>, report: &mut Report) -> O
         drain: server::Drain { delay: file.drain_delay.value()?.0, timeout: file.drain_timeout.value()?.0 },
         front: front?,
         limits: limits?,
+        preserve_header_case: *file.preserve_header_case.value()?,
     })
 }
 

@@ -7,9 +7,9 @@ use super::limits::Limits;
 use super::reader::Field;
 use super::route::Route;
 use super::upstreams::Upstream;
-use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, SECOND, Share, Size, Span, Text};
+use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
-use crate::{admin, telemetry};
+use crate::{admin, gateway, telemetry};
 use std::net::SocketAddr;
 
 section! {
@@ -37,6 +37,12 @@ section! {
         limits: Limits = Default("{}"),
         /// Networks whose X-Forwarded-* and Forwarded are believed and appended to; from others they are replaced.
         trusted_proxies: Vec<Field<Network>> = Default("[]"),
+        /// What this gateway calls itself in Via, with an id of its own behind it; a request that comes round to it is 508. `none`: no Via, and no loop is seen.
+        via: Pseudonym = Default("oncegate"),
+        /// Request fields with an underscore in their name, which CGI-like servers cannot tell from a hyphen: left behind, refused with 400, or passed on.
+        underscore_headers: gateway::Underscores = Default("drop"),
+        /// Whether field names keep their case; else they are in lower case.
+        preserve_header_case: bool = Default("true"),
         /// Completed records kept in memory, per gateway; 0 turns it off.
         replay_cache: Size<0, { 64 * GIB }> = Default("64MiB"),
         /// How often leases that nobody looks at are swept.
@@ -56,7 +62,7 @@ section! {
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "cors", "claims", "websocket", "tracing", "otlp" }
+    later { "tokens", "claims", "tracing", "otlp" }
 }
 
 section! {
@@ -72,6 +78,11 @@ section! {
         connections: Count<8, 10_000> = Default("256"),
     }
     later { "tls", "console", "users" }
+}
+
+choice! {
+    gateway::Underscores { "drop" => Self::Drop, "refuse" => Self::Refuse, "pass" => Self::Pass }
+    later {}
 }
 
 choice! { admin::Ready { "store" => Self::Store, "process" => Self::Process } later {} }

@@ -10,6 +10,7 @@ use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
 use super::upstreams::Upstream;
 use super::values::{not_empty, size_text, span_text};
+use crate::gateway::Underscores;
 use crate::keys::{FingerprintSettings, Source};
 use crate::machine::Policy;
 use crate::upstream::headers;
@@ -25,6 +26,8 @@ pub(super) struct Around<'a> {
     pub(super) client_certificates: bool,
     /// The most bytes that all buffered bodies may take together.
     pub(super) buffered_bodies: Option<usize>,
+    /// What becomes of request fields with an underscore in their name.
+    pub(super) underscores: Option<Underscores>,
 }
 
 /// Translates a guard.
@@ -36,6 +39,9 @@ pub(super) fn compile(
 ) -> Option<gateway::Guard> {
     let section = &at.value;
     let keys = keys(route, section, around, report);
+    if let Some(keys) = &keys {
+        underscored(keys, &at.place, around, report);
+    }
     let policy = policy(section, keys.as_ref(), around, report);
     patience(section, around, report);
     body_limits(section, around, report);
@@ -67,7 +73,9 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     // A scope that proves the caller leaves nothing for the credentials to prove.
     let unstated = || if proves_the_caller(&scope) { Vec::new() } else { vec![AUTHORIZATION] };
     let require_same = &section.replay.value()?.require_same;
-    let require_same = require_same.either(|stated| values(&stated.value), || Some(unstated()))??;
+    let require_same = require_same.either(|stated| all_checked(&stated.value, report), || Some(unstated()))??;
+    let headers = fingerprint.headers.value()?;
+    forwarding(headers, report);
     Some(keys::Settings {
         namespace: namespace.clone(),
         sources,
@@ -75,7 +83,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         scope,
         require_same,
         fingerprint: FingerprintSettings {
-            headers: values(fingerprint.headers.value()?)?,
+            headers: all_checked(headers, report)?,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
         },
@@ -118,6 +126,31 @@ fn checked(name: &HeaderName, place: &Place, report: &mut Report) -> Option<Head
         return None;
     }
     Some(name.clone())
+}
+
+fn all_checked(list: &[Field<HeaderName>], report: &mut Report) -> Option<Vec<HeaderName>> {
+    let names: Vec<_> =
+        list.iter().map(|field| field.at().and_then(|at| checked(&at.value, &at.place, report))).collect();
+    names.into_iter().collect()
+}
+
+/// A retry may come another way: what tells the way is no part of a request's identity.
+fn forwarding(list: &[Field<HeaderName>], report: &mut Report) {
+    for at in list.iter().filter_map(Field::at).filter(|at| headers::is_forwarding(&at.value)) {
+        let message = format!("`{}` cannot be used here: it says which way a request came, not what it asks", at.value);
+        report.fault(&at.place, message);
+    }
+}
+
+/// A guard that reads a field which never comes in guards nothing.
+fn underscored(keys: &keys::Settings, place: &Place, around: &Around<'_>, report: &mut Report) {
+    let kept_out = around.underscores.is_some_and(|underscores| underscores != Underscores::Pass);
+    for name in keys.headers().iter().filter(|name| kept_out && name.as_str().contains('_')) {
+        let message = format!(
+            "reads the header `{name}`, which `underscore_headers` keeps out: write `underscore_headers: pass`"
+        );
+        report.fault(place, message);
+    }
 }
 
 fn scope(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
@@ -295,10 +328,8 @@ fn oddities(route: &Route, section: &Idempotency, report: &mut Report) {
 }
 
 fn allow_headers(list: &[Field<HeaderName>], report: &mut Report) -> Option<Vec<HeaderName>> {
-    let names: Vec<_> =
-        list.iter().map(|field| field.at().and_then(|at| checked(&at.value, &at.place, report))).collect();
     for at in list.iter().filter_map(Field::at).filter(|at| at.value == SET_COOKIE) {
         report.warn(&at.place, "replays a session to whoever repeats the request");
     }
-    names.into_iter().collect()
+    all_checked(list, report)
 }

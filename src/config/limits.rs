@@ -36,6 +36,8 @@ section! {
         upload_timeout: Span<100, { 7 * DAY }> = Default("1h"),
         /// How long a client may take nothing of its answer.
         send_timeout: Span<100, HOUR> = Default("60s"),
+        /// How long a WebSocket may be silent in both directions.
+        websocket_idle_timeout: Span<100, DAY> = Default("5m"),
     }
     later {}
 }
@@ -68,6 +70,7 @@ pub(super) fn compile(section: &Limits, report: &mut Report) -> Option<Compiled>
             buffered_bodies: section.buffered_bodies.value()?.0,
             body_timeout: section.body_timeout.value()?.0,
             upload_timeout: section.upload_timeout.value()?.0,
+            websocket_idle_timeout: section.websocket_idle_timeout.value()?.0,
         },
     })
 }

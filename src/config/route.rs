@@ -10,7 +10,7 @@ use super::finding::{Place, Report};
 use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::tree::Node;
 use super::values::{
-    Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Pointer, RefusalStatus, SECOND, Size, Span, Text,
+    Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Origin, Pointer, RefusalStatus, SECOND, Size, Span, Text,
 };
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use crate::{gateway, keys};
@@ -26,10 +26,14 @@ section! {
         upstream: Name = Required("name one of `upstreams`"),
         /// How many of its requests may be under way at once (default: as many as `limits.in_flight`).
         concurrency: Count<1, 1_000_000> = Optional,
+        /// Whether a request may become a WebSocket; only on a plain route.
+        websocket: bool = Default("true"),
+        /// Which pages of other origins may read what the gateway itself says; absent: none.
+        cors: Cors = Optional,
         /// How duplicates are stopped; absent: a plain proxied route.
         idempotency: Idempotency = Optional,
     }
-    later { "cors", "tls", "timeout", "retries", "claims", "ledger", "rewrite" }
+    later { "tls", "timeout", "retries", "claims", "ledger", "rewrite" }
 }
 
 section! {
@@ -41,8 +45,27 @@ section! {
         path: gateway::Pattern = Required("write `path: \"/orders\"`, or `/{*rest}` for all"),
         /// Host names without port; none: all.
         hosts: Vec<Field<HostName>> = Default("[]"),
+        /// Whether the path's letters match in one case only: `sensitive`, or `insensitive`.
+        case: gateway::Case = Default("sensitive"),
+        /// Whether parameters in the path, such as `;x=1`, are cut before it is matched: `ignore`, or `keep` them.
+        path_parameters: gateway::PathParameters = Default("ignore"),
+        /// What a guard on this path does about requests that ask for another method, by X-HTTP-Method-Override and the like: `refuse` them with 400, or `ignore` that.
+        method_override: gateway::MethodOverride = Default("refuse"),
     }
-    later { "case", "path_parameters", "method_override", "headers", "query" }
+    later { "headers", "query" }
+}
+
+choice! { gateway::Case { "sensitive" => Self::Sensitive, "insensitive" => Self::Insensitive } later {} }
+choice! { gateway::PathParameters { "ignore" => Self::Ignore, "keep" => Self::Keep } later {} }
+choice! { gateway::MethodOverride { "refuse" => Self::Refuse, "ignore" => Self::Ignore } later {} }
+
+section! {
+    /// Which pages of other origins may read what the gateway itself says.
+    Cors {
+        /// Origins as browsers write them, such as `https://shop.example`; `*` for any, which may not send credentials.
+        origins: Vec<Field<Origin>> = Required("write `origins: [\"https://shop.example\"]`"),
+    }
+    later {}
 }
 
 section! {
@@ -91,7 +114,7 @@ section! {
         /// What belongs to a request's identity.
         fingerprint: Fingerprint = Default("{}"),
     }
-    later { "probe", "cors", "decode", "claims", "tokens" }
+    later { "probe", "decode", "claims", "tokens" }
 }
 
 section! {

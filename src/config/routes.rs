@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::file::File;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, remedy, values};
-use super::route::Route;
+use super::route::{Cors, Route};
 use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
 use super::{front, guard, reach};
@@ -20,23 +20,10 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
         "`- { name: all, match: { path: \"/{*rest}\" }, upstream: orders }`",
         report,
     );
-    let upstreams = file.upstreams.value();
-    let client_certificates = front::asks_clients(&file.tls);
-    let buffered_bodies = file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0);
-    let routes: Vec<_> = list
-        .value
-        .iter()
-        .map(|field| {
-            let at = field.at()?;
-            let upstream = at.value.upstream.at().zip(upstreams);
-            let upstream = upstream.and_then(|(name, named)| find_upstream(name, named, report));
-            let section = upstream.and_then(|place| upstreams?.0.get(place)?.1.value());
-            route(at, upstream, &guard::Around { upstream: section, client_certificates, buffered_bodies }, report)
-        })
-        .collect();
+    let routes: Vec<_> = list.value.iter().map(|field| route(field.at()?, file, report)).collect();
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
-    unused_upstreams(&list.value, upstreams, report);
+    unused_upstreams(&list.value, file.upstreams.value(), report);
     unreached_bounds(&list.value, file, report);
     let places = list.value.iter().map(|field| field.at().map(|at| &at.place));
     reach::warn(
@@ -46,28 +33,56 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
     routes.into_iter().collect()
 }
 
-fn route(
-    at: &At<Route>,
-    upstream: Option<usize>,
-    around: &guard::Around<'_>,
-    report: &mut Report,
-) -> Option<gateway::Route> {
-    let route = &at.value;
+fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Route> {
+    let (route, upstreams) = (&at.value, file.upstreams.value());
+    let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
+    let around = guard::Around {
+        upstream: upstream.and_then(|place| upstreams?.0.get(place)?.1.value()),
+        client_certificates: front::asks_clients(&file.tls),
+        buffered_bodies: file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0),
+        underscores: file.underscore_headers.value().copied(),
+    };
+    let cors = match &route.cors {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => cors(&at.value, report).map(Some),
+    };
     let guard = match &route.idempotency {
         Field::Absent => Some(None),
         Field::Broken => None,
-        Field::Given(at) => guard::compile(route, at, around, report).map(Some),
+        Field::Given(at) => guard::compile(route, at, &around, report).map(Some),
     };
+    if let (Field::Given(_), Some(websocket)) = (&route.idempotency, route.websocket.at())
+        && websocket.stated
+        && websocket.value
+    {
+        report.fault(&websocket.place, "a guarded route takes no WebSocket: give it a plain route of its own");
+    }
     let matching = route.r#match.value()?;
     Some(gateway::Route {
         name: route.name.value()?.0.clone(),
         methods: values(matching.methods.value()?)?,
         path: matching.path.value()?.clone(),
         hosts: values(matching.hosts.value()?)?.into_iter().map(|host| host.0).collect(),
+        case: *matching.case.value()?,
+        path_parameters: *matching.path_parameters.value()?,
+        method_override: *matching.method_override.value()?,
         upstream: upstream?,
         concurrency: route.concurrency.either(|most| Some(most.value.0), || None)?,
+        websocket: *route.websocket.value()?,
+        cors: cors?,
         guard: guard?,
     })
+}
+
+fn cors(section: &Cors, report: &mut Report) -> Option<gateway::Cors> {
+    let list = section.origins.at()?;
+    if list.value.is_empty() {
+        report.warn(&list.place, "lets no page read anything: list origins, such as \"https://shop.example\"");
+    }
+    let all: Vec<String> = values(&list.value)?.into_iter().map(|origin| origin.0).collect();
+    let (any, origins): (Vec<_>, Vec<_>) = all.into_iter().partition(|origin| origin == "*");
+    Some(gateway::Cors { origins, any: !any.is_empty() })
 }
 
 fn find_upstream(name: &At<Name>, named: &Named<Upstream>, report: &mut Report) -> Option<usize> {

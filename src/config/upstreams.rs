@@ -112,15 +112,24 @@ choice! { upstream::Protocol { "http1" => Self::Http1, "http2" => Self::Http2 } 
 choice! { upstream::Host { "preserve" => Self::Preserve, "server" => Self::Server } later {} }
 
 /// Translates all of them.
-pub(super) fn compile(named: &At<Named<Upstream>>, report: &mut Report) -> Option<Vec<upstream::Settings>> {
+pub(super) fn compile(
+    named: &At<Named<Upstream>>,
+    preserve_header_case: bool,
+    report: &mut Report,
+) -> Option<Vec<upstream::Settings>> {
     let Named(list) = &named.value;
     not_empty(&named.place, list.is_empty(), "`orders: { servers: [\"http://127.0.0.1:9001\"] }`", report);
-    let compiled: Vec<_> =
-        list.iter().map(|(name, field)| field.value().and_then(|section| upstream(name, section, report))).collect();
+    let compiled = list.iter().map(|(name, field)| upstream(name, field.value()?, preserve_header_case, report));
+    let compiled: Vec<_> = compiled.collect();
     compiled.into_iter().collect()
 }
 
-fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<upstream::Settings> {
+fn upstream(
+    name: &At<Name>,
+    section: &Upstream,
+    preserve_header_case: bool,
+    report: &mut Report,
+) -> Option<upstream::Settings> {
     if let (Some(response), Some(attempt)) = (section.response_timeout.at(), section.attempt_timeout.at())
         && response.value.0 > attempt.value.0
     {
@@ -162,6 +171,7 @@ fn upstream(name: &At<Name>, section: &Upstream, report: &mut Report) -> Option<
         host: *section.host.value()?,
         protocol,
         tls: tls.ok()?,
+        preserve_header_case,
     })
 }
 

@@ -211,6 +211,13 @@ pub(super) struct HostName(pub(super) String);
 /// The statuses from one to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StatusRange(pub(super) RangeInclusive<u16>);
+/// What a gateway calls itself, or `none`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pseudonym(pub(super) Option<String>);
+
+/// An origin as browsers write it, or `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin(pub(super) String);
 
 /// The status of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,6 +232,10 @@ from_text! {
     SocketAddr, "an address such as 127.0.0.1:8080", address;
     /// An address or `none`.
     Door, "an address such as 127.0.0.1:9900, or `none`", |text| if text == "none" { Ok(Self(None)) } else { address(text).map(|at| Self(Some(at))) };
+    /// What a gateway calls itself.
+    Pseudonym, "a name, or `none`", |text| if text == "none" { Ok(Self(None)) } else { name(text).map(|name| Self(Some(name))) };
+    /// An origin.
+    Origin, "an origin such as https://shop.example", |text| origin(text).map(Self);
     /// A JSON pointer.
     Pointer, "a JSON pointer such as `/order/no`", |text| pointer(text).map(Self);
     /// A host name.
@@ -258,6 +269,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
             "`{text}` is no address: write an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080"
         )
     })
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let wrong = || format!("`{text}` is no origin: write `https://shop.example`, without a path, or `*`");
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;
+    let sound = |text: &str, more: &str| {
+        !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter))
+    };
+    if sound(scheme, "+-.") && sound(place, "-_.:[]") { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
 }
 
 fn pointer(text: &str) -> Result<String, String> {

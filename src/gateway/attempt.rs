@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER, TRANSFER_ENCODING};
-use http::{Request, Response, response};
+use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
@@ -79,6 +79,7 @@ impl Attempt {
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
+        let origin = headers::origin(self.request.headers()).cloned();
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
@@ -103,7 +104,8 @@ impl Attempt {
         drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
-        conclude(self.permit, ended, &self.guard, pipe, self.marked).await;
+        let ending = ending(&ended, &self.guard, origin.as_ref());
+        conclude(self.permit, ended, ending, pipe, self.marked).await;
     }
 }
 
@@ -143,11 +145,10 @@ impl Exchange {
 async fn conclude(
     permit: Permit,
     ended: Exchange,
-    guard: &Guard,
+    ending: Ending,
     pipe: Option<oneshot::Sender<Delivery>>,
     marked: bool,
 ) {
-    let ending = ending(&ended, guard);
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
     // Counted for as long as the outcome waits for its store, or the answer for its client.
@@ -240,7 +241,7 @@ impl Wire<'_> {
     ) -> Exchange {
         let kept = Head::of(&head);
         let (tail, pieces) = mpsc::channel(PIPE);
-        let response = Response::from_parts(without_framing(head), Body::stream(pieces, length));
+        let response = Response::from_parts(head, Body::stream(pieces, length));
         let listening = pipe.take_if(|client| !client.is_closed());
         let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
         let mut tail = delivered.then_some(tail);
@@ -280,14 +281,8 @@ impl Head {
     }
 }
 
-fn without_framing(mut head: response::Parts) -> response::Parts {
-    head.headers.remove(CONTENT_LENGTH);
-    head.headers.remove(TRANSFER_ENCODING);
-    head
-}
-
-/// What the exchange means for the operation.
-fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
+/// What the exchange means for the operation. `origin` is the one that the request came from.
+fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> Ending {
     match exchange {
         Exchange::NotSent { .. } => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
@@ -300,7 +295,11 @@ fn ending(exchange: &Exchange, guard: &Guard) -> Ending {
         },
         Exchange::Whole { head, body, .. } => {
             let status = head.status.as_u16();
-            let headers = headers::replayable(&head.headers, &guard.allow_headers);
+            let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
+            // An answer to HEAD says the length of a body that it does not have, and so does its replay.
+            if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
+                headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
+            }
             Ending::Answered {
                 judgement: guard.policy.outcomes.judge(status, head.headers.contains_key(RETRY_AFTER)),
                 status,
@@ -320,7 +319,7 @@ fn deliver(
 ) -> Option<Delivery> {
     match exchange {
         Exchange::Whole { head, body, hold } => {
-            let mut response = Response::from_parts(without_framing(head), Body::held(body, hold));
+            let mut response = Response::from_parts(head, Body::held(body, hold));
             if marked {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Method, Response, StatusCode, Version};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use super::limits::{Hold, Slot};
@@ -107,6 +109,22 @@ pub(super) fn count(error: &BodyError, metrics: &Metrics) {
     }
 }
 
+/// Makes an answer's head say of its body what is true of it, in the client's version of HTTP.
+///
+/// A length that is not the body's own stands only where there is no body to have one.
+pub(super) fn frame(response: &mut Response<Body>, method: &Method, version: Version) {
+    let length = response.body().size_hint().exact();
+    let bodiless = *method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
+    let stated = response.headers().get(CONTENT_LENGTH);
+    let is_true = |stated: &HeaderValue| length.is_some_and(|length| *stated == HeaderValue::from(length));
+    if !bodiless && stated.is_some_and(|stated| !is_true(stated)) {
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    // HTTP/1.0 knows no chunks: there a body of unknown length ends with its connection, which then is not kept alive.
+    let until_close = version == Version::HTTP_10 && length.is_none();
+    *response.version_mut() = if until_close { Version::HTTP_10 } else { Version::HTTP_11 };
+}
+
 /// Bytes of a body as they come. The usual body comes in one frame and is not copied.
 pub(super) struct Gathered {
     first: Bytes,
@@ -173,5 +191,37 @@ mod tests {
         let unannounced = gather(&SizeHint::default(), 9);
         assert!((900..=1_800).contains(&unannounced.held()), "{}", unannounced.held());
         assert_eq!(unannounced.into_bytes(), vec![b'x'; 900]);
+    }
+
+    /// Version and Content-Length of an answer that came with `stated` before a body of these bytes.
+    fn framed(method: &Method, status: u16, version: Version, stated: &str, body: Body) -> (Version, Option<String>) {
+        let mut response = Response::builder().status(status).header(CONTENT_LENGTH, stated).body(body).unwrap();
+        frame(&mut response, method, version);
+        let stated = response.headers().get(CONTENT_LENGTH).map(|stated| stated.to_str().unwrap().to_owned());
+        (response.version(), stated)
+    }
+
+    #[test]
+    fn a_length_is_the_bodys_own_or_that_of_a_body_that_is_not_sent() {
+        let of = |method: &Method, status, stated, body: &'static str| {
+            framed(method, status, Version::HTTP_11, stated, Body::whole(body.into())).1
+        };
+        assert_eq!(of(&Method::GET, 200, "3", "abc").as_deref(), Some("3"));
+        assert_eq!(of(&Method::GET, 200, "5", "abc"), None);
+        assert_eq!(of(&Method::GET, 200, "+3", "abc"), None);
+        assert_eq!(of(&Method::HEAD, 200, "5", "").as_deref(), Some("5"));
+        assert_eq!(of(&Method::GET, 304, "5", "").as_deref(), Some("5"));
+        assert_eq!(of(&Method::GET, 204, "5", ""), None);
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_ends_with_the_connection_of_an_old_client() {
+        let of = |version, length| {
+            let (_, pieces) = mpsc::channel(1);
+            framed(&Method::GET, 200, version, "3", Body::stream(pieces, length))
+        };
+        assert_eq!(of(Version::HTTP_10, None), (Version::HTTP_10, None));
+        assert_eq!(of(Version::HTTP_10, Some(3)), (Version::HTTP_11, Some("3".to_owned())));
+        assert_eq!(of(Version::HTTP_11, None), (Version::HTTP_11, None));
     }
 }

@@ -1,12 +1,13 @@
 //! What a duplicate is told: the recorded answer, or a refusal.
 
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 
 use super::body::Body;
 use super::marks;
 use super::problem::Problem;
 use super::settings::{Guard, OnDuplicate};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time};
+use crate::upstream::headers;
 
 /// The answer to a duplicate.
 pub(super) enum Told {
@@ -17,7 +18,8 @@ pub(super) enum Told {
 }
 
 /// What a route tells a duplicate.
-pub(super) fn tell(guard: &Guard, duplicate: Duplicate) -> Told {
+/// `origin` is the one that the duplicate came from.
+pub(super) fn tell(guard: &Guard, duplicate: Duplicate, origin: Option<&HeaderValue>) -> Told {
     match duplicate {
         Duplicate::InFlight { .. } => Told::Refused(Problem::InFlight(guard.in_flight_status)),
         Duplicate::InDoubt => Told::Refused(Problem::OutcomeUnknown),
@@ -32,18 +34,18 @@ pub(super) fn tell(guard: &Guard, duplicate: Duplicate) -> Told {
             expires: None,
             detail: "The operation is done. Its answer is shown only to the credentials of the first request.",
         }),
-        Duplicate::Completed(record) => tell_completed(guard, record),
+        Duplicate::Completed(record) => tell_completed(guard, record, origin),
     }
 }
 
-fn tell_completed(guard: &Guard, record: Record) -> Told {
+fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Told {
     let expires = record.expires;
     if guard.duplicate == OnDuplicate::Reject {
         let detail = "The operation is done. This route does not repeat answers.";
         return Told::Refused(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
     }
     match record.state {
-        State::Completed { answer: Answer::Recorded(recorded), .. } => match replay(recorded, expires) {
+        State::Completed { answer: Answer::Recorded(recorded), .. } => match replay(recorded, guard, origin, expires) {
             Some(response) => Told::Replay(response),
             None => Told::Refused(Problem::RecordUnreadable),
         },
@@ -59,14 +61,11 @@ fn tell_completed(guard: &Guard, record: Record) -> Told {
 }
 
 /// The recorded answer with its marks; none when the record holds what no HTTP answer can.
-fn replay(recorded: Recorded, expires: Time) -> Option<Response<Body>> {
+fn replay(recorded: Recorded, guard: &Guard, origin: Option<&HeaderValue>, expires: Time) -> Option<Response<Body>> {
     let mut response = Response::new(Body::whole(recorded.body));
     *response.status_mut() = StatusCode::from_u16(recorded.status).ok()?;
+    *response.headers_mut() = headers::replayed(recorded.headers, &guard.allow_headers, origin)?;
     let headers = response.headers_mut();
-    headers.reserve(recorded.headers.len() + 3);
-    for (name, value) in recorded.headers {
-        headers.append(HeaderName::from_bytes(&name).ok()?, HeaderValue::from_maybe_shared(value).ok()?);
-    }
     headers.insert(marks::IDEMPOTENT_REPLAYED, marks::TRUE);
     headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
     marks::set_expires(headers, expires);

@@ -11,7 +11,7 @@ use super::duplicate::{Told, tell};
 use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Mode, OnInFlight, StoreFailure};
+use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
@@ -43,23 +43,27 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        let certificate = routed.client.certificate.as_ref();
-        if let Err(refusal) = keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate) {
+        if let Err(refusal) = self.check_head(guard, routed, &head) {
             if shadow {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
             }
-            return Err(refusal.into());
+            return Err(refusal);
         }
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
         let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
             Ok(read) => read,
-            Err(Unread { begun, rest, problem }) if shadow && !matches!(problem, Problem::BodyAborted { .. }) => {
+            Err(Unread { problem: problem @ Problem::BodyAborted { .. }, .. }) => {
+                return Err(routed.client.exchange.broken().map_or(problem, Problem::from));
+            }
+            Err(Unread { begun, rest, .. }) if shadow => {
                 let body = Outgoing::Resumed { begun, rest };
                 return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
             }
             Err(Unread { problem, .. }) => return Err(problem),
         };
+        routed.client.exchange.read_whole();
+        let certificate = routed.client.certificate.as_ref();
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), certificate)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
@@ -73,7 +77,7 @@ impl Gateway {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate) {
+                match tell(guard, duplicate, headers::origin(&head.headers)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     Told::Replay(response) => Ok((response, Verdict::Replayed)),
                     Told::Refused(problem) => Err(problem),
@@ -87,6 +91,20 @@ impl Gateway {
             }
             Err(problem) => Err(problem),
         }
+    }
+
+    /// Refuses what the head alone shows to be refused.
+    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
+        if let Some(name) = guard.keys.scope.trusted_header()
+            && !routed.trusted
+            && !self.shared.settings.trusted_proxies.is_empty()
+        {
+            let detail =
+                format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
+            return Err(Problem::ScopeMissing(detail));
+        }
+        let certificate = routed.client.certificate.as_ref();
+        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
     }
 
     /// Asks the arbiter, and stands in line while the route says so.

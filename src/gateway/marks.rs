@@ -21,6 +21,10 @@ pub(super) const OPERATION: HeaderName = HeaderName::from_static("oncegate-opera
 /// The request passed without protection, and why.
 pub(super) const UNGUARDED: HeaderName = HeaderName::from_static("oncegate-unguarded");
 
+/// All of these.
+pub(super) const ALL: [HeaderName; 7] =
+    [IDEMPOTENT_REPLAYED, X_IDEMPOTENT_RETRY, IDEMPOTENCY_EXPIRES, SOURCE, OUTCOME, OPERATION, UNGUARDED];
+
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 pub(super) const GATEWAY: HeaderValue = HeaderValue::from_static("gateway");
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");

@@ -2,10 +2,13 @@
 
 mod attempt;
 mod body;
+mod cors;
 mod duplicate;
+mod fields;
 mod guarded;
 mod limits;
 mod marks;
+mod options;
 mod pattern;
 mod plain;
 mod problem;
@@ -14,25 +17,35 @@ mod routes;
 mod settings;
 mod tally;
 mod target;
+mod upgrade;
 
 pub use body::{Body, BoxError};
-pub use pattern::{Pattern, PatternError};
+pub use fields::check_fields;
+pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
-pub use routes::Routes;
-pub use settings::{Guard, Limits, Mode, OnDuplicate, OnInFlight, Route, Settings, StoreFailure};
+pub use routes::{Found, Place, Routes};
+pub use settings::{
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, Route, Settings, StoreFailure,
+    Underscores,
+};
 pub use target::{Target, is_forwarded};
 
 use std::sync::Arc;
 
-use http::{Request, Response, request};
+use http::header::{CONNECTION, HOST};
+use http::{HeaderValue, Request, Response, Version, request};
+use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
+use crate::machine::OperationId;
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
-use crate::upstream::headers::Hop;
-use crate::upstream::{Fleet, Outgoing, Upstream, headers};
+use crate::upstream::headers::{Hop, Manner, Via};
+use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
+use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound};
 use limits::{Budget, Slots};
 use tally::Tally;
+use upgrade::Wish;
 
 /// What the gateways of all workers share, as one configuration has it.
 pub struct Shared {
@@ -42,6 +55,8 @@ pub struct Shared {
     routes: Routes,
     guards: Vec<Option<Guarded>>,
     route_metrics: Vec<Arc<RouteMetrics>>,
+    /// What this gateway calls itself on what it hands on.
+    via: Option<Via>,
     /// Requests that may be on their way to an upstream.
     slots: Slots,
     /// Bytes of bodies that may be buffered.
@@ -70,7 +85,11 @@ struct Routed<'a> {
     route: &'a Route,
     metrics: &'a Arc<RouteMetrics>,
     target: Target,
-    client: &'a Client,
+    client: &'a Arc<Client>,
+    /// Whether the peer's word counts: it is one of `trusted_proxies`.
+    trusted: bool,
+    /// For as long as the client waits for the answer's head.
+    listening: Listening,
 }
 
 /// An answer, and how the request counts.
@@ -97,8 +116,9 @@ impl Shared {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
         let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let via = settings.via.as_deref().map(Via::new);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
-        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, slots, buffers, metrics }
+        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, via, slots, buffers, metrics }
     }
 
     /// What all is counted in.
@@ -162,33 +182,99 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Inbound>, client: &Client) -> Response<Body> {
+    pub async fn handle(&self, request: Request<Inbound>, client: &Arc<Client>) -> Response<Body> {
+        let (method, version) = (request.method().clone(), request.version());
         let mut tally = Tally::new(self.shared.metrics.no_route());
-        let (response, verdict) = match self.answer(request, client, &mut tally).await {
-            Ok(answer) => answer,
+        let origin = headers::origin(request.headers()).cloned();
+        let answer = self.answer(request, client, &mut tally).await;
+        let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
+        let page = cors.map(|cors| (cors, origin.as_ref()));
+        let (mut response, verdict) = match answer {
+            Ok((response, Verdict::Answered)) => (response, Verdict::Answered),
+            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => {
-                let mut response = problem.response(&self.shared.settings.problem_types);
-                if let Some(operation) = tally.operation() {
-                    marks::set_operation(response.headers_mut(), &operation);
+                let mut response = self.refusal(&problem, tally.operation(), page);
+                if client.exchange.leaves_body() {
+                    // What is left of the body must not be taken for the next request.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 (response, problem.verdict())
             }
         };
         tally.answered(verdict);
+        body::frame(&mut response, &method, version);
         response
     }
 
-    async fn answer(&self, request: Request<Inbound>, client: &Client, tally: &mut Tally) -> Result<Answer, Problem> {
-        let (head, body) = request.into_parts();
+    async fn answer(
+        &self,
+        request: Request<Inbound>,
+        client: &Arc<Client>,
+        tally: &mut Tally,
+    ) -> Result<Answer, Problem> {
+        let (mut head, body) = request.into_parts();
+        if let Some(fault) = head.extensions.remove::<Fault>() {
+            return Err(fault.into());
+        }
         let target = Target::of(&head)?;
-        let index = self.shared.routes.find(&head.method, &target.host, &target.path).ok_or(Problem::NoRoute)?;
+        let wish = Wish::of(&head, &body)?;
+        if let Some(response) = options::answer(&mut head, &target)? {
+            return Ok((response, Verdict::Answered));
+        }
+        let settings = &self.shared.settings;
+        let place = Place::of(&target, head.uri.path())?;
+        let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
-        tally.routed(metrics);
-        let routed = Routed { index, route: &self.shared.settings.routes[index], metrics, target, client };
+        tally.routed(index, metrics);
+        check_fields(&head, &place, &self.shared.routes, settings.underscore_headers)?;
+        if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
+            return Err(Problem::LoopDetected);
+        }
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let route = &settings.routes[index];
+        if wish != Wish::WebSocket || !route.websocket {
+            head.extensions.remove::<OnUpgrade>();
+        }
+        let routed = Routed { index, route, metrics, target, client, trusted, listening: Listening::default() };
         match &self.shared.guards[index] {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
+            Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
+                self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
+            }
+            Some(_) if wish != Wish::Nothing => {
+                Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned()))
+            }
+            Some(guarded) if preflight => self.preflight(guarded, &routed, head, body, tally).await,
             Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
         }
+    }
+
+    /// An answer of the upstream's, or a recorded one, as this gateway sends it.
+    fn handed_on(&self, mut response: Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) -> Response<Body> {
+        let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        if let Some(via) = &self.shared.via {
+            via.sign(response.headers_mut(), received);
+        }
+        if let Some((cors, origin)) = page {
+            cors.show_marks(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    fn refusal(
+        &self,
+        problem: &Problem,
+        operation: Option<OperationId>,
+        page: Option<(&Cors, Option<&HeaderValue>)>,
+    ) -> Response<Body> {
+        let mut response = problem.response(&self.shared.settings.problem_types);
+        if let Some(operation) = operation {
+            marks::set_operation(response.headers_mut(), &operation);
+        }
+        if let Some((cors, origin)) = page {
+            cors.open(response.headers_mut(), origin);
+        }
+        response
     }
 
     fn upstream(&self, route: &Route) -> (&Arc<Upstream>, &Arc<UpstreamMetrics>) {
@@ -197,16 +283,27 @@ impl Gateway {
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
-        let trusted = self.shared.settings.trusted_proxies.iter().any(|network| network.contains(routed.client.peer));
         let hop = Hop {
             peer: routed.client.peer,
-            trusted,
+            trusted: routed.trusted,
             scheme: routed.client.scheme(),
             host: Some(&routed.target.authority),
+            version: head.version,
         };
-        let fields = headers::outbound(&head.headers, &hop);
+        let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
+        let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
+        let mut fields = headers::outbound(&head.headers, &hop, manner);
+        // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
+        let authority = routed.target.authority.as_str();
+        if fields.get(HOST).is_none_or(|host| host != authority)
+            && let Ok(host) = HeaderValue::from_str(authority)
+        {
+            fields.insert(HOST, host);
+        }
         let mut request = Request::from_parts(head, body);
         *request.headers_mut() = fields;
+        let client = Arc::clone(routed.client);
+        on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
         request
     }
 }

@@ -21,6 +21,15 @@ enum Segment {
     Rest,
 }
 
+/// Whether letters in a path are the same in both cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// They are not.
+    Sensitive,
+    /// They are, within ASCII.
+    Insensitive,
+}
+
 /// Why a text is no path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -66,7 +75,7 @@ impl Pattern {
         Ok(Self { text: format!("/{relative}"), segments })
     }
 
-    /// The one path that it takes, if it has no parameter.
+    /// The one path that it takes, if it has no parameter; as it is written, case and all.
     pub(super) fn literal(&self) -> Option<String> {
         let mut path = String::new();
         for segment in &self.segments {
@@ -78,12 +87,12 @@ impl Pattern {
     }
 
     /// Whether a path matches, given in the form that requests are matched in.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    pub(super) fn matches(&self, path: &str, case: Case) -> bool {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         for segment in &self.segments {
             let Some(part) = parts.next() else { return false };
             match segment {
-                Segment::Literal(text) if text != part => return false,
+                Segment::Literal(text) if !case.takes(text, part) => return false,
                 Segment::Literal(_) | Segment::One => {}
                 Segment::Rest => return true,
             }
@@ -103,6 +112,15 @@ impl Pattern {
             }
         }
         theirs.next().is_none()
+    }
+}
+
+impl Case {
+    fn takes(self, text: &str, part: &str) -> bool {
+        match self {
+            Self::Sensitive => text == part,
+            Self::Insensitive => text.eq_ignore_ascii_case(part),
+        }
     }
 }
 
@@ -147,9 +165,9 @@ mod tests {
             ("/orders/{id}", "/orders/7"),
             ("/v1/{*rest}", "/v1/a/b"),
         ] {
-            assert!(Pattern::parse(text).unwrap().matches(path), "{text}");
+            assert!(Pattern::parse(text).unwrap().matches(path, Case::Sensitive), "{text}");
         }
-        assert!(!Pattern::parse("/a/{id}").unwrap().matches("/a"));
+        assert!(!Pattern::parse("/a/{id}").unwrap().matches("/a", Case::Sensitive));
         assert_eq!(Pattern::parse("/orders/").unwrap().to_string(), "/orders");
     }
 

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Request, Response, request};
+use http::{Request, Response, StatusCode, request};
+use hyper::upgrade::OnUpgrade;
 
 use super::body::Body;
 use super::problem::Problem;
 use super::tally::Tally;
-use super::{Answer, Gateway, Routed};
+use super::{Answer, Gateway, Routed, upgrade};
 use crate::clock::Clock;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Failure, Incoming, Outgoing, Reason, Upstream, headers};
@@ -24,18 +25,23 @@ impl Gateway {
     pub(super) async fn pass(
         &self,
         routed: &Routed<'_>,
-        head: request::Parts,
+        mut head: request::Parts,
         mut body: Outgoing,
         verdict: Verdict,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
+        routed.client.exchange.mind_end();
         let slot = self.shared.slots.take(routed.index).map_err(Problem::Overloaded)?;
         let (upstream, metrics) = self.upstream(routed.route);
+        let wish = head.extensions.remove::<OnUpgrade>();
         let started = Clock::instant();
         let end = upstream.settings().total_timeout.map(|total| started + total);
         let upload = body.within(self.shared.settings.limits.upload_timeout);
-        let request = self.outbound(routed, head, body);
+        let mut request = self.outbound(routed, head, body);
+        if wish.is_some() {
+            upgrade::set(request.headers_mut());
+        }
         let answer = exchange(upstream, request, upload.as_ref(), end).await;
         metrics.answered(started.elapsed());
         match answer {
@@ -45,7 +51,13 @@ impl Gateway {
                 if let Some(end) = end {
                     body.until(end);
                 }
-                let body = Body::upstream(body, slot, &self.shared.metrics);
+                let body = match wish.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS) {
+                    Some(client) => {
+                        self.tunnel(client, &mut head, slot);
+                        Body::empty()
+                    }
+                    None => Body::upstream(body, slot, &self.shared.metrics),
+                };
                 Ok((Response::from_parts(head, body), verdict))
             }
             Err(missing) => Err(self.failed(routed, missing, upload.and_then(|upload| upload.fault()))),
@@ -56,6 +68,10 @@ impl Gateway {
     fn failed(&self, routed: &Routed<'_>, missing: Missing, fault: Option<Fault>) -> Problem {
         let metrics = &self.shared.metrics;
         let forwarded = !matches!(missing, Missing::Failed(Failure::NotSent(_)));
+        // What was sent of a body that broke off has no end, so the upstream has no request.
+        if let Some(fault) = routed.client.exchange.broken() {
+            return fault.into();
+        }
         match (fault, missing) {
             (Some(Fault::Slow), _) => Problem::BodyTimeout { forwarded },
             (Some(Fault::Broken), _) => Problem::BodyAborted { forwarded },

@@ -1,5 +1,7 @@
 //! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
 
+mod from;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -7,9 +9,7 @@ use serde_json::json;
 
 use super::body::Body;
 use super::marks;
-use crate::keys;
 use crate::machine::Time;
-use crate::store::StoreError;
 use crate::telemetry::Verdict;
 
 /// What the gateway answers by itself, and why.
@@ -19,8 +19,20 @@ pub enum Problem {
     NoRoute,
     /// The request is malformed, or refused by rule.
     BadRequest(String),
+    /// The request's target is too long.
+    TargetTooLong(&'static str),
+    /// The request's head has too many bytes or fields.
+    HeadersTooLarge(&'static str),
+    /// The request's body has a transfer coding that is not known here.
+    CodingRefused(&'static str),
+    /// The request is of another version of HTTP.
+    VersionRefused(&'static str),
     /// The method is not for a reverse proxy.
     MethodRefused(String),
+    /// The request has been here before.
+    LoopDetected,
+    /// The request expects what this gateway cannot do.
+    ExpectationFailed,
     /// No key.
     KeyMissing(String),
     /// A key that is none.
@@ -129,7 +141,20 @@ impl Problem {
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
             Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
+            Self::HeadersTooLarge(_) => {
+                let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                row(status, "headers-too-large", "Headers too large", Stop, V::BadRequest)
+            }
+            Self::CodingRefused(_) => row(S::NOT_IMPLEMENTED, "coding-refused", "Coding refused", Stop, V::BadRequest),
+            Self::VersionRefused(_) => {
+                row(S::HTTP_VERSION_NOT_SUPPORTED, "version-refused", "Version refused", Stop, V::BadRequest)
+            }
             Self::MethodRefused(_) => row(S::NOT_IMPLEMENTED, "method-refused", "Method refused", Stop, V::BadRequest),
+            Self::LoopDetected => row(S::LOOP_DETECTED, "loop-detected", "Loop detected", Stop, V::BadRequest),
+            Self::ExpectationFailed => {
+                row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
+            }
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
@@ -176,6 +201,8 @@ impl Problem {
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
+            Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
+            Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
             Self::UpstreamUnreachable { shortage: false, .. } => {
                 "The upstream could not be reached. Nothing was sent.".to_owned()
@@ -191,7 +218,11 @@ impl Problem {
             Self::InFlight(_) => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. } => (*detail).to_owned(),
+            Self::Duplicate { detail, .. }
+            | Self::TargetTooLong(detail)
+            | Self::HeadersTooLarge(detail)
+            | Self::CodingRefused(detail)
+            | Self::VersionRefused(detail) => (*detail).to_owned(),
             Self::AlreadyExecuted { .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
             }
@@ -250,7 +281,13 @@ impl Problem {
             }
             Self::NoRoute
             | Self::BadRequest(_)
+            | Self::TargetTooLong(_)
+            | Self::HeadersTooLarge(_)
+            | Self::CodingRefused(_)
+            | Self::VersionRefused(_)
             | Self::MethodRefused(_)
+            | Self::ExpectationFailed
+            | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
@@ -351,23 +388,4 @@ pub fn too_slow(types: &str) -> Bytes {
 /// The whole answer to plain HTTP where TLS is spoken.
 pub fn not_encrypted(types: &str) -> Bytes {
     Problem::BadRequest("This port speaks TLS: use https.".to_owned()).raw(types)
-}
-
-impl From<keys::Refusal> for Problem {
-    fn from(refusal: keys::Refusal) -> Self {
-        match refusal {
-            keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
-            keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
-            keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
-        }
-    }
-}
-
-impl From<&StoreError> for Problem {
-    fn from(error: &StoreError) -> Self {
-        match error {
-            StoreError::Unavailable(_) => Self::StoreUnavailable,
-            StoreError::Unreadable(_) => Self::RecordUnreadable,
-        }
-    }
 }

@@ -1,24 +1,86 @@
-//! Which route takes a request: first match wins.
+//! Which route takes a request: first match wins, over every way in which servers may read its path.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use http::Method;
+use http::{Method, request};
 
-use super::pattern::Pattern;
-use super::settings::Route;
+use super::cors::preflight;
+use super::pattern::{Case, Pattern};
+use super::problem::Problem;
+use super::settings::{MethodOverride, Mode, PathParameters, Route};
+use super::target::Target;
 use crate::keys::path;
 
 /// The route table. A literal path is found by its text; only routes with parameters are looked at one by one.
 pub struct Routes {
     rules: Vec<Rule>,
+    /// By the path's text in lower case.
     literal: HashMap<String, Vec<usize>>,
     patterned: Vec<usize>,
+}
+
+/// A request's route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Its place in the table.
+    pub index: usize,
+    /// Whether the request only asks what a page may do there: it passes unguarded.
+    pub preflight: bool,
 }
 
 struct Rule {
     methods: Vec<Method>,
     hosts: Vec<String>,
     pattern: Pattern,
+    case: Case,
+    path_parameters: PathParameters,
+    /// Whether it refuses requests that ask for another method than their own.
+    refuses_overrides: bool,
+}
+
+/// A host, and a path in every way that servers may read it.
+///
+/// Some servers read an escaped slash as a slash, some cut parameters such as `;x=1`, others do neither. A request's route
+/// is the first of all readings, so that no such spelling leads round a guard.
+pub struct Place<'a> {
+    host: &'a str,
+    readings: Vec<Reading<'a>>,
+}
+
+struct Reading<'a> {
+    path: Cow<'a, str>,
+    /// Whether parameters were cut: not every route takes that.
+    cut: bool,
+}
+
+impl<'a> Place<'a> {
+    /// The place that a request is for. `raw_path` is the target's path as sent.
+    ///
+    /// # Errors
+    /// When without its parameters the path has no safe normal form.
+    pub fn of(target: &'a Target, raw_path: &str) -> Result<Self, Problem> {
+        let mut readings = vec![Reading { path: path::for_matching(&target.path), cut: false }];
+        let mut also = |normal: &str, cut| {
+            readings.push(Reading { path: path::for_matching(normal).into_owned().into(), cut });
+        };
+        let slashes = path::with_slashes(&target.path);
+        let bare = path::without_parameters(raw_path);
+        let both = slashes.as_deref().and_then(path::without_parameters);
+        if let Some(slashes) = &slashes {
+            also(slashes, false);
+        }
+        for bare in bare.iter().chain(&both) {
+            let normal = path::normalize(bare).map_err(|error| {
+                Problem::BadRequest(format!("Without its parameters, the path cannot be read: {error}."))
+            })?;
+            also(&normal, true);
+            if let Some(slashes) = path::with_slashes(&normal) {
+                also(&slashes, true);
+            }
+        }
+        Ok(Self { host: &target.host, readings })
+    }
 }
 
 impl Routes {
@@ -27,44 +89,73 @@ impl Routes {
         let mut table =
             Self { rules: Vec::with_capacity(routes.len()), literal: HashMap::new(), patterned: Vec::new() };
         for (index, route) in routes.iter().enumerate() {
-            let pattern = route.path.clone();
-            match pattern.literal() {
-                Some(path) => table.literal.entry(path).or_default().push(index),
+            match route.path.literal() {
+                Some(path) => table.literal.entry(path.to_ascii_lowercase()).or_default().push(index),
                 None => table.patterned.push(index),
             }
-            table.rules.push(Rule { methods: route.methods.clone(), hosts: route.hosts.clone(), pattern });
+            table.rules.push(Rule::of(route));
         }
         table
     }
 
-    /// The first route that takes a request. `path` is in normal form, `host` in lower case and without port.
-    ///
-    /// Some servers read an escaped slash as a slash, others do not. The route is the first of both readings, so that no
-    /// such spelling leads round a guard.
-    pub fn find(&self, method: &Method, host: &str, path: &str) -> Option<usize> {
-        let path = &*path::for_matching(path);
-        let other = path::with_slashes(path).and_then(|path| self.find_as(method, host, &path));
-        self.find_as(method, host, path).into_iter().chain(other).min()
+    /// The first route that takes a request. A preflight goes where the request will go that it asks about, unless a route
+    /// lists OPTIONS.
+    pub fn find(&self, head: &request::Parts, place: &Place<'_>) -> Option<Found> {
+        let own = self.find_for(&head.method, place);
+        let listed = own.is_some_and(|own| self.rules[own].methods.contains(&Method::OPTIONS));
+        let asked = preflight(head).filter(|_| !listed).and_then(|asked| self.find_for(&asked, place));
+        let index = asked.or(own)?;
+        Some(Found { index, preflight: asked.is_some() })
     }
 
-    fn find_as(&self, method: &Method, host: &str, path: &str) -> Option<usize> {
-        let takes = |index: &usize| self.rules[*index].takes(method, host);
-        let literal = self.literal.get(path).and_then(|found| found.iter().copied().find(takes));
-        let patterned = self
-            .patterned
-            .iter()
-            .copied()
-            .take_while(|index| literal.is_none_or(|literal| *index < literal))
-            .find(|index| takes(index) && self.rules[*index].pattern.matches(path));
-        patterned.or(literal)
+    fn find_for(&self, method: &Method, place: &Place<'_>) -> Option<usize> {
+        self.first(place, |rule| rule.methods.is_empty() || rule.methods.contains(method))
+    }
+
+    /// Whether a guarded route takes some method there, and minds that a request asks for another than its own.
+    pub(super) fn refuses_overrides(&self, place: &Place<'_>) -> bool {
+        self.first(place, |rule| rule.refuses_overrides).is_some()
+    }
+
+    fn first(&self, place: &Place<'_>, wanted: impl Fn(&Rule) -> bool) -> Option<usize> {
+        let wanted = |rule: &Rule| wanted(rule) && rule.takes_host(place.host);
+        place.readings.iter().filter_map(|reading| self.first_as(reading, wanted)).min()
+    }
+
+    fn first_as(&self, reading: &Reading<'_>, wanted: impl Fn(&Rule) -> bool) -> Option<usize> {
+        let takes = |index: &usize| wanted(&self.rules[*index]) && self.rules[*index].takes_path(reading);
+        let literal = self.literal.get(&*in_lower_case(&reading.path));
+        let literal = literal.and_then(|found| found.iter().copied().find(takes));
+        let before = |index: &usize| literal.is_none_or(|literal| *index < literal);
+        self.patterned.iter().copied().take_while(before).find(takes).or(literal)
     }
 }
 
 impl Rule {
-    fn takes(&self, method: &Method, host: &str) -> bool {
-        (self.methods.is_empty() || self.methods.contains(method))
-            && (self.hosts.is_empty() || self.hosts.iter().any(|own| own == host))
+    fn of(route: &Route) -> Self {
+        let acts = route.guard.as_ref().is_some_and(|guard| guard.mode == Mode::Enforce);
+        Self {
+            methods: route.methods.clone(),
+            hosts: route.hosts.clone(),
+            pattern: route.path.clone(),
+            case: route.case,
+            path_parameters: route.path_parameters,
+            refuses_overrides: acts && route.method_override == MethodOverride::Refuse,
+        }
     }
+
+    fn takes_host(&self, host: &str) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|own| own == host)
+    }
+
+    fn takes_path(&self, reading: &Reading<'_>) -> bool {
+        let cut = reading.cut && self.path_parameters == PathParameters::Keep;
+        !cut && self.pattern.matches(&reading.path, self.case)
+    }
+}
+
+fn in_lower_case(path: &str) -> Cow<'_, str> {
+    if path.bytes().any(|byte| byte.is_ascii_uppercase()) { path.to_ascii_lowercase().into() } else { path.into() }
 }
 
 #[cfg(test)]
@@ -77,10 +168,21 @@ mod tests {
             methods: methods.to_vec(),
             path: Pattern::parse(path).unwrap(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            case: Case::Sensitive,
+            path_parameters: PathParameters::Ignore,
+            method_override: MethodOverride::Refuse,
             upstream: 0,
             concurrency: None,
+            websocket: true,
+            cors: None,
             guard: None,
         }
+    }
+
+    fn find(table: &Routes, method: &Method, host: &str, raw_path: &str) -> Option<usize> {
+        let path = path::normalize(raw_path).unwrap().into_owned();
+        let target = Target { authority: host.to_owned(), host: host.to_owned(), path };
+        table.find_for(method, &Place::of(&target, raw_path).unwrap())
     }
 
     #[test]
@@ -92,7 +194,7 @@ mod tests {
             route(&[Method::GET], "/orders/{id}", &["api.example"]),
             route(&[], "/{*all}", &[]),
         ]);
-        let find = |method, host, path| table.find(&method, host, path);
+        let find = |method, host, path| find(&table, &method, host, path);
         assert_eq!(find(Method::POST, "x", "/orders"), Some(0));
         assert_eq!(find(Method::GET, "x", "/orders"), Some(4));
         assert_eq!(find(Method::GET, "x", "/v1/orders"), Some(1));
@@ -112,7 +214,7 @@ mod tests {
         for (path, found) in
             [("/pay:now", 0), ("/pay%3Anow", 0), ("/a,b/1", 1), ("/a%2Cb/1", 1), ("/caf%C3%A9", 2), ("/pay%253Anow", 3)]
         {
-            assert_eq!(table.find(&Method::POST, "x", path), Some(found), "{path}");
+            assert_eq!(find(&table, &Method::POST, "x", path), Some(found), "{path}");
         }
     }
 
@@ -128,7 +230,68 @@ mod tests {
             ("/names%2Fa", 1),
             ("/v1%252Forders", 2),
         ] {
-            assert_eq!(table.find(&Method::POST, "x", path), Some(found), "{path}");
+            assert_eq!(find(&table, &Method::POST, "x", path), Some(found), "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_lead_round_no_route_but_one_that_keeps_them() {
+        let table = Routes::new(&[
+            route(&[], "/v1/orders", &[]),
+            route(&[], "/a;b", &[]),
+            Route { path_parameters: PathParameters::Keep, ..route(&[], "/kept/{id}", &[]) },
+            Route { path_parameters: PathParameters::Keep, ..route(&[], "/kept", &[]) },
+            route(&[], "/{*all}", &[]),
+        ]);
+        for (path, found) in [
+            ("/v1/orders;x=1", 0),
+            ("/v1;a=b;c/orders;", 0),
+            ("/;v=1/v1/orders/", 0),
+            ("/v1/orders%3Bx", 0),
+            ("/v1/orders%3bx", 0),
+            ("/v1/x/..;/orders", 0),
+            ("/v1/x/y/..;x/../orders", 0),
+            ("/v1%2Forders;x", 0),
+            ("/v1;x%2Forders", 0),
+            ("/v1;x/%2Forders", 0),
+            ("/v1/orders%253Bx", 4),
+            ("/a;b", 1),
+            ("/a", 4),
+            ("/kept;x", 4),
+            ("/kept", 3),
+            ("/kept/7;x", 2),
+        ] {
+            assert_eq!(find(&table, &Method::POST, "x", path), Some(found), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_unsafe_without_its_parameters_has_no_place() {
+        for path in ["/x%2f..;a/orders", "/%2e%2e;/x%5c..%3B/orders"] {
+            let normal = path::normalize(path).unwrap().into_owned();
+            let target = Target { authority: "x".to_owned(), host: "x".to_owned(), path: normal };
+            assert!(matches!(Place::of(&target, path), Err(Problem::BadRequest(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn case_counts_unless_the_route_says_otherwise() {
+        let table = Routes::new(&[
+            route(&[], "/Exact", &[]),
+            Route { case: Case::Insensitive, ..route(&[], "/Orders", &[]) },
+            Route { case: Case::Insensitive, ..route(&[], "/V1/{id}/Pay", &[]) },
+            route(&[], "/orders", &[]),
+        ]);
+        for (path, found) in [
+            ("/Exact", Some(0)),
+            ("/exact", None),
+            ("/oRDERS", Some(1)),
+            ("/orders", Some(1)),
+            ("/%6frders", Some(1)),
+            ("/v1/X/pay;x", Some(2)),
+            ("/v2/X/pay", None),
+        ] {
+            assert_eq!(find(&table, &Method::POST, "x", path), found, "{path}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 
-use super::pattern::Pattern;
+use super::pattern::{Case, Pattern};
 use crate::wire::Network;
 use crate::{keys, machine::Policy};
 
@@ -19,6 +19,22 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// What stands before the code in a problem's `type`.
     pub problem_types: String,
+    /// What this gateway calls itself in `Via`; none: it adds none, and knows no loop.
+    pub via: Option<String>,
+    /// What becomes of request fields with an underscore in their name.
+    pub underscore_headers: Underscores,
+}
+
+/// What becomes of request fields with an underscore in their name: CGI-like servers cannot tell them from those with a
+/// hyphen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Underscores {
+    /// They stay behind.
+    Drop,
+    /// The request is refused.
+    Refuse,
+    /// They are passed on.
+    Pass,
 }
 
 /// One route.
@@ -32,12 +48,49 @@ pub struct Route {
     pub path: Pattern,
     /// Host names it takes, lower case, without port; empty: all.
     pub hosts: Vec<String>,
+    /// Whether it takes its path in any case.
+    pub case: Case,
+    /// Whether it takes its path with parameters, such as `;x=1`, too.
+    pub path_parameters: PathParameters,
+    /// What a guarded route does about requests that ask for another method than their own.
+    pub method_override: MethodOverride,
     /// Which upstream, by its place in the list of upstreams.
     pub upstream: usize,
     /// How many of its requests may be under way at once; none: as many as of all routes.
     pub concurrency: Option<usize>,
+    /// Whether a request may become a WebSocket. A guard that acts takes none in any case.
+    pub websocket: bool,
+    /// Which pages may read what the gateway itself says; none: it says nothing to pages.
+    pub cors: Option<Cors>,
     /// How duplicates are stopped; none: a plain proxied route.
     pub guard: Option<Guard>,
+}
+
+/// Whether parameters in a path count when its route is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathParameters {
+    /// The path is taken with and without them.
+    Ignore,
+    /// They are a part of the path like any other.
+    Keep,
+}
+
+/// What becomes of requests to a guarded path that ask for another method than their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodOverride {
+    /// They are refused, whichever route their own method has.
+    Refuse,
+    /// They pass like others: the upstream does not look at this.
+    Ignore,
+}
+
+/// Which pages may read what the gateway itself says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cors {
+    /// Their origins, as browsers write them.
+    pub origins: Vec<String>,
+    /// Whether pages of any other origin may, without credentials.
+    pub any: bool,
 }
 
 /// How a route stops duplicates.
@@ -118,4 +171,6 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long the body of a request on a plain route may take, in full.
     pub upload_timeout: Duration,
+    /// How long a WebSocket may be silent in both directions.
+    pub websocket_idle_timeout: Duration,
 }

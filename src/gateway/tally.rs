@@ -11,6 +11,8 @@ use crate::telemetry::{RouteMetrics, Verdict};
 /// A request that has not been counted yet.
 pub(super) struct Tally {
     route: Arc<RouteMetrics>,
+    /// The route's place in the configuration.
+    place: Option<usize>,
     operation: Option<OperationId>,
     started: Instant,
     /// What the request counts as if its client leaves now.
@@ -22,12 +24,19 @@ impl Tally {
     /// A request that belongs to no route yet.
     pub(super) fn new(no_route: &Arc<RouteMetrics>) -> Self {
         let started = Clock::instant();
-        Self { route: Arc::clone(no_route), operation: None, started, if_left: Verdict::BadRequest, counted: false }
+        let (route, if_left) = (Arc::clone(no_route), Verdict::BadRequest);
+        Self { route, place: None, operation: None, started, if_left, counted: false }
     }
 
     /// The request belongs to this route.
-    pub(super) fn routed(&mut self, route: &Arc<RouteMetrics>) {
+    pub(super) fn routed(&mut self, place: usize, route: &Arc<RouteMetrics>) {
+        self.place = Some(place);
         self.route = Arc::clone(route);
+    }
+
+    /// The place of the request's route, once it is known.
+    pub(super) fn place(&self) -> Option<usize> {
+        self.place
     }
 
     /// The request names this operation.

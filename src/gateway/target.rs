@@ -1,9 +1,11 @@
 //! What a request is addressed to: the checks that come before any route is looked for.
 
+use std::net::Ipv6Addr;
+
 use bytes::Bytes;
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, HeaderValue};
 use http::uri::Authority;
-use http::{HeaderMap, Method, Uri, request};
+use http::{HeaderMap, Method, Version, request};
 
 use super::problem::Problem;
 use crate::keys::{self, path};
@@ -24,7 +26,7 @@ pub struct Target {
     pub authority: String,
     /// The host alone, in lower case, without the dot that may end a full name.
     pub host: String,
-    /// The path in normal form.
+    /// The path in normal form; `*` when the request is about the gateway as a whole.
     pub path: String,
 }
 
@@ -37,17 +39,22 @@ impl Target {
         if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
         }
-        if !is_chunked_alone(&head.headers) {
-            return Err(Problem::BadRequest("The only transfer coding that is taken is `chunked`, once.".to_owned()));
+        if !head.headers.get_all(EXPECT).iter().all(is_continue) {
+            return Err(Problem::ExpectationFailed);
         }
-        let authority = authority(&head.uri, &head.headers)?;
-        let Some(host) = host_of(&authority) else {
-            return Err(Problem::BadRequest("The Host field is no host.".to_owned()));
-        };
-        let path = path::normalize(head.uri.path())
+        let (authority, place) = addressed_to(head)?;
+        let path: String = path::normalize(head.uri.path())
             .map_err(|error| Problem::BadRequest(format!("The path cannot be read: {error}.")))?
             .into();
-        Ok(Self { authority, host, path })
+        if path == "*" && head.method != Method::OPTIONS {
+            return Err(bad("The target `*` is for OPTIONS alone."));
+        }
+        Ok(Self { authority: authority.to_owned(), host: place.host, path })
+    }
+
+    /// Whether the request is about the gateway as a whole.
+    pub fn is_gateway(&self) -> bool {
+        self.path == "*"
     }
 
     /// The request as keys and fingerprints look at it.
@@ -65,46 +72,87 @@ impl Target {
     }
 }
 
-/// Exactly one Host (RFC 9112 section 3.2); an absolute-form target has to agree with it.
-fn authority(uri: &Uri, headers: &HeaderMap) -> Result<String, Problem> {
-    let bad = |detail: &str| Err(Problem::BadRequest(detail.to_owned()));
+fn bad(detail: &str) -> Problem {
+    Problem::BadRequest(detail.to_owned())
+}
+
+/// Whom a request is addressed to, in its own words and in ours.
+///
+/// HTTP/1 has exactly one Host field (RFC 9112 section 3.2), HTTP/2 may say `:authority` instead. An absolute-form
+/// target goes before the field, as `:authority` does; the two have to name one place, or a server that looks at the
+/// other one would see another request than we did.
+fn addressed_to(head: &request::Parts) -> Result<(&str, Place), Problem> {
+    let scheme = head.uri.scheme_str();
+    if !matches!(scheme, None | Some("http" | "https")) {
+        return Err(bad("The target's scheme is neither http nor https."));
+    }
+    let told = host_field(&head.headers)?.map(|field| {
+        let place = Place::of(field).ok_or_else(|| bad("The Host field is no host."));
+        place.map(|place| (field, place))
+    });
+    let told = told.transpose()?;
+    let Some(target) = head.uri.authority().map(Authority::as_str) else {
+        return told.ok_or_else(|| bad("No Host field."));
+    };
+    let Some(place) = Place::of(target).filter(|_| scheme.is_some()) else {
+        return Err(bad("The target's authority is no host, or stands alone."));
+    };
+    match told {
+        Some((_, told)) if !told.is(&place, scheme) => Err(bad("The target's authority and the Host field differ.")),
+        None if head.version < Version::HTTP_2 => Err(bad("No Host field.")),
+        Some(_) | None => Ok((target, place)),
+    }
+}
+
+/// The one Host field, if there is one.
+fn host_field(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut lines = headers.get_all(HOST).iter();
     let (first, second) = (lines.next(), lines.next());
-    if second.is_some() {
-        return bad("Several Host fields.");
+    match first.map(HeaderValue::to_str) {
+        Some(_) if second.is_some() => Err(bad("Several Host fields.")),
+        Some(Err(_)) => Err(bad("The Host field is not ASCII.")),
+        Some(Ok(host)) => Ok(Some(host)),
+        None => Ok(None),
     }
-    let host = match first.map(http::HeaderValue::to_str) {
-        None => return bad("No Host field."),
-        Some(Err(_)) => return bad("The Host field is not ASCII."),
-        Some(Ok(host)) => host,
-    };
-    match uri.authority() {
-        Some(authority) if !authority.as_str().eq_ignore_ascii_case(host) => {
-            bad("The target's authority and the Host field differ.")
+}
+
+/// Whether what is expected is what this gateway can do: say 100 when it is about to read the body.
+fn is_continue(expected: &HeaderValue) -> bool {
+    expected.as_bytes().trim_ascii().eq_ignore_ascii_case(b"100-continue")
+}
+
+/// A host and a port.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// In lower case. To routes and servers `api.example.` is `api.example`.
+    host: String,
+    /// None where the scheme says it.
+    port: Option<u16>,
+}
+
+impl Place {
+    /// Reads an authority; none when it is not one. A user in front of the host belongs into no request.
+    fn of(authority: &str) -> Option<Self> {
+        let parsed: Authority = authority.parse().ok()?;
+        let name = parsed.host();
+        let rest = authority.strip_prefix(name)?;
+        let port = match rest.strip_prefix(':') {
+            None | Some("") if rest.len() < 2 => None,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits.parse().ok()?),
+            Some(_) | None => return None,
+        };
+        if let Some(address) = name.strip_prefix('[') {
+            address.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?;
         }
-        Some(_) | None if host.is_empty() => bad("The Host field is empty."),
-        Some(_) | None => Ok(host.to_owned()),
+        let host = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        (!host.is_empty()).then_some(Self { host, port })
     }
-}
 
-/// Whether the body comes as it is, or in chunks. Another coding would stay on the body while its name, which is this
-/// hop's matter, would not be passed on.
-fn is_chunked_alone(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let first = lines.next().is_none_or(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"));
-    first && lines.next().is_none()
-}
-
-/// The host in an authority; none when it is not one. To routes and servers `api.example.` is `api.example`.
-fn host_of(authority: &str) -> Option<String> {
-    let parsed: Authority = authority.parse().ok()?;
-    let name = parsed.host();
-    // A user in front of the host belongs into no Host field.
-    let port = authority.strip_prefix(name)?;
-    let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
-    let sound = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let name = name.strip_suffix('.').unwrap_or(name);
-    (sound && !name.is_empty()).then(|| name.to_ascii_lowercase())
+    /// Whether both are one place to a client that uses this scheme.
+    fn is(&self, other: &Self, scheme: Option<&str>) -> bool {
+        let usual = if scheme == Some("https") { 443 } else { 80 };
+        self.host == other.host && self.port.unwrap_or(usual) == other.port.unwrap_or(usual)
+    }
 }
 
 #[cfg(test)]
@@ -113,11 +161,19 @@ mod tests {
     use http::Request;
 
     fn of(uri: &str, hosts: &[&str]) -> Result<Target, Problem> {
-        let mut request = Request::builder().uri(uri);
+        by(Version::HTTP_11, "GET", uri, hosts)
+    }
+
+    fn by(version: Version, method: &str, uri: &str, hosts: &[&str]) -> Result<Target, Problem> {
+        let mut request = Request::builder().version(version).method(method).uri(uri);
         for host in hosts {
             request = request.header(HOST, *host);
         }
         Target::of(&request.body(()).unwrap().into_parts().0)
+    }
+
+    fn is_bad(target: &Result<Target, Problem>) -> bool {
+        matches!(target, Err(Problem::BadRequest(_)))
     }
 
     #[test]
@@ -129,18 +185,93 @@ mod tests {
         for host in ["api.example.", "API.example.:80", "api.example:"] {
             assert_eq!(of("/", &[host]).unwrap().host, "api.example", "{host}");
         }
-        assert!(of("http://api.example/", &["api.example"]).is_ok());
     }
 
     #[test]
     fn other_targets_are_refused() {
-        assert!(matches!(of("/", &[]), Err(Problem::BadRequest(_))));
-        assert!(matches!(of("/", &["a", "b"]), Err(Problem::BadRequest(_))));
-        assert!(matches!(of("/", &[""]), Err(Problem::BadRequest(_))));
-        assert!(matches!(of("http://a/", &["b"]), Err(Problem::BadRequest(_))));
-        assert!(matches!(of("/%00", &["a"]), Err(Problem::BadRequest(_))));
-        for host in ["user@a", "a/b", "a b", "a?b", "a#b", "a:8x", "a:b:1", "[::1", "%61", "a\\b", ".", ":80"] {
-            assert!(matches!(of("/", &[host]), Err(Problem::BadRequest(_))), "{host}");
+        assert!(is_bad(&of("/", &[])));
+        assert!(is_bad(&of("/", &["a", "a"])));
+        assert!(is_bad(&of("/%00", &["a"])));
+        for host in [
+            "", "user@a", "a/b", "a b", "a?b", "a#b", "a:8x", "a:+80", "a:65536", "a:b:1", "[::1", "[a]", "%61",
+            "a\\b", ".", ":80", "a,b@c",
+        ] {
+            assert!(is_bad(&of("/", &[host])), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_authority_of_the_target_goes_before_a_host_field_that_agrees() {
+        for (uri, host) in [
+            ("http://api.example/", "api.example"),
+            ("HTTP://API.example/x", "api.example:80"),
+            ("https://api.example:443", "api.example."),
+            ("http://api.example:8080/?q", "api.example:8080"),
+        ] {
+            let target = of(uri, &[host]).unwrap();
+            assert_eq!(target.host, "api.example", "{uri}");
+            let authority = uri.split('/').nth(2).unwrap();
+            assert_eq!(target.authority, authority, "the target's own words");
+        }
+        for (uri, host) in [
+            ("http://a/", "b"),
+            ("http://a:81/", "a"),
+            ("https://a/", "a:80"),
+            ("http://user@a/", "a"),
+            ("http://user@a/", "user@a"),
+            ("ftp://a/", "a"),
+            ("a:80", "a:80"),
+            ("a", "a"),
+            ("http://a/", ""),
+        ] {
+            assert!(is_bad(&of(uri, &[host])), "{uri} {host}");
+        }
+        assert!(is_bad(&of("http://a/", &[])), "HTTP/1 has a Host field, whatever its target says");
+    }
+
+    #[test]
+    fn http2_names_its_target_by_authority_or_host() {
+        let of = |uri: &str, hosts: &[&str]| by(Version::HTTP_2, "GET", uri, hosts);
+        assert_eq!(of("https://api.example/a", &[]).unwrap().authority, "api.example");
+        assert_eq!(of("https://api.example/a", &["API.example:443"]).unwrap().authority, "api.example");
+        assert_eq!(of("/a", &["api.example"]).unwrap().authority, "api.example", "no `:authority` at all");
+        for (uri, hosts) in [
+            ("https://a/", &["b"][..]),
+            ("https://a/", &["a:80"]),
+            ("https://a/", &["a", "a"]),
+            ("https://user@a/", &[]),
+            ("ftp://a/", &[]),
+            ("/", &[]),
+            ("/", &[""]),
+        ] {
+            assert!(is_bad(&of(uri, hosts)), "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn only_options_asks_about_the_gateway_as_a_whole() {
+        assert!(by(Version::HTTP_11, "OPTIONS", "*", &["a"]).unwrap().is_gateway());
+        assert!(is_bad(&by(Version::HTTP_11, "OPTIONS", "*", &[])));
+        assert!(is_bad(&by(Version::HTTP_11, "POST", "*", &["a"])));
+        for method in ["TRACE", "CONNECT", "get"] {
+            assert!(matches!(by(Version::HTTP_11, method, "/", &["a"]), Err(Problem::MethodRefused(_))), "{method}");
+        }
+    }
+
+    #[test]
+    fn the_only_expectation_that_can_be_met_is_100_continue() {
+        for (expected, met) in [
+            ("100-continue", true),
+            ("100-Continue", true),
+            ("", false),
+            ("200-ok", false),
+            ("100-continue, 100-continue", false),
+            ("100-continue; q=1", false),
+        ] {
+            let request = Request::builder().uri("/").header(HOST, "a").header(EXPECT, expected);
+            let target = Target::of(&request.body(()).unwrap().into_parts().0);
+            assert_eq!(target.is_ok(), met, "{expected}");
+            assert!(met || target == Err(Problem::ExpectationFailed));
         }
     }
 }

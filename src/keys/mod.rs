@@ -10,7 +10,7 @@ mod multipart;
 mod number;
 pub mod path;
 mod pointer;
-mod query;
+pub mod query;
 mod scope;
 mod settings;
 mod source;
@@ -23,6 +23,7 @@ pub use fingerprint::BodyForm;
 pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
 
 use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId};
@@ -60,6 +61,19 @@ pub enum Named {
     Unkeyed,
 }
 
+impl Settings {
+    /// All header fields that decide on a request.
+    pub fn headers(&self) -> Vec<HeaderName> {
+        let more = self.require_same.iter().chain(&self.fingerprint.headers).cloned();
+        scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
+    }
+
+    /// The header fields that keys come in.
+    pub fn key_headers(&self) -> Vec<HeaderName> {
+        source::header_names(&self.sources).cloned().collect()
+    }
+}
+
 /// Why a request names no operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -72,6 +86,9 @@ pub enum Refusal {
     /// The scope's value is not there, or is there twice.
     #[error("{0}")]
     ScopeMissing(String),
+    /// A field that decides whether requests are equal, or who may see a replay, would not reach the upstream.
+    #[error("{0}")]
+    Unreliable(String),
 }
 
 /// Refuses what the head alone shows to be refused, before the body is read.
@@ -178,7 +195,12 @@ fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> 
         Ok(())
     };
     source::header_names(&settings.sources).try_for_each(check)?;
-    scope::header_names(&settings.scope).try_for_each(|name| check(&name))
+    scope::header_names(&settings.scope).try_for_each(|name| check(&name))?;
+    let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
+    match identity.chain(&settings.require_same).find(|name| header::is_hop_by_hop(headers, name)) {
+        Some(name) => Err(Refusal::Unreliable(format!("The header {name} is named in Connection."))),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -274,6 +296,19 @@ mod tests {
         assert!(is_invalid(&both(&settings, lone_twin)));
         let hop = request(&[("idempotency-key", "a"), ("connection", "close, Idempotency-Key")], "");
         assert!(is_invalid(&both(&settings, hop)));
+    }
+
+    #[test]
+    fn what_connection_names_is_no_base_for_an_identity() {
+        let fingerprint = FingerprintSettings { headers: vec![CUSTOMER], ..FingerprintSettings::default() };
+        let settings = Settings { fingerprint, require_same: vec![AUTHORIZATION], ..by_header() };
+        for named in ["Content-Type", "content-encoding", "X-CUSTOMER-ID", "close, authorization"] {
+            let request = request(&[("idempotency-key", "a"), ("connection", named)], "");
+            let head = check_head(&settings, &request.headers, None, None);
+            assert!(matches!(head, Err(Refusal::Unreliable(_))), "{named}");
+            assert!(matches!(identify(&settings, request), Err(Refusal::Unreliable(_))), "{named}");
+        }
+        assert!(identify(&settings, request(&[("idempotency-key", "a"), ("connection", "x-a")], "")).is_ok());
     }
 
     #[test]

@@ -74,6 +74,22 @@ pub fn with_slashes(normal: &str) -> Option<String> {
     normalize(&slashes).ok().map(Cow::into_owned)
 }
 
+/// A path as sent, without the parameters of its segments (`;x=1`); none when it has none.
+///
+/// Some servers cut them before they look at dot segments, so this has to be done before the normal form is made.
+pub fn without_parameters(raw_path: &str) -> Option<String> {
+    if !raw_path.contains([';', '%']) {
+        return None;
+    }
+    let cut = |segment| {
+        let end = [";", "%3B", "%3b"].iter().filter_map(|mark| str::find(segment, mark)).min();
+        end.map_or(segment, |end| &segment[..end])
+    };
+    let bare: Vec<&str> = raw_path.split('/').map(cut).collect();
+    let bare = bare.join("/");
+    (bare.len() < raw_path.len()).then_some(bare)
+}
+
 /// Whether nothing at all is to be done: the usual case, found without allocating.
 fn is_normal(path: &str) -> bool {
     let bytes = path.as_bytes();
@@ -218,6 +234,22 @@ mod tests {
     fn bytes_that_no_uri_may_hold_are_escaped() {
         assert_eq!(normalize("/caf\u{e9}").as_deref(), Ok("/caf%C3%A9"));
         assert_eq!(normalize("/{a}").as_deref(), Ok("/%7Ba%7D"));
+    }
+
+    #[test]
+    fn parameters_are_cut_from_every_segment() {
+        for (raw, bare) in [
+            ("/a;x=1/b;y", "/a/b"),
+            ("/a%3Bx/b%3by;z", "/a/b"),
+            ("/a/..;x/b", "/a/../b"),
+            ("/;", "/"),
+            ("/caf\u{e9};x", "/caf\u{e9}"),
+        ] {
+            assert_eq!(without_parameters(raw).as_deref(), Some(bare), "{raw}");
+        }
+        for raw in ["/", "/a/b", "/a%3A", "/a%253B", "*"] {
+            assert_eq!(without_parameters(raw), None, "{raw}");
+        }
     }
 
     #[test]

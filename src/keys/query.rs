@@ -61,6 +61,11 @@ pub(super) fn find<'a>(text: &'a [u8], name: &str) -> Lookup<'a> {
     }
 }
 
+/// Whether a query has a parameter of this name, however often.
+pub fn has(query: &str, name: &str) -> bool {
+    !matches!(find(query.as_bytes(), name), Lookup::Absent)
+}
+
 /// Frames the pairs sorted by name, but for the ignored names. Equal names keep their order.
 pub(super) fn frame_sorted(frame: &mut Frame, text: &[u8], ignored: &[String]) {
     let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());

@@ -71,6 +71,17 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
     })
 }
 
+impl Scope {
+    /// The header in it that an authenticating proxy sets, if there is one: its word counts only where it comes from one.
+    pub fn trusted_header(&self) -> Option<&HeaderName> {
+        leaves(self).into_iter().find_map(|leaf| match leaf {
+            Self::TrustedHeader(name) => Some(name),
+            Self::Header(_) | Self::Cookie(_) | Self::Authorization => None,
+            Self::ClientCertificate(_) | Self::All(_) | Self::None => None,
+        })
+    }
+}
+
 /// Digest of what a replay must show again; none when nothing is required.
 pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Print> {
     if settings.require_same.is_empty() {

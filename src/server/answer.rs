@@ -1,31 +1,28 @@
-//! An answer's body on its way to the client: with it, its request's turn ends.
+//! An answer's body on its way to the client, and what ends with it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::wire::Turn;
-
-/// A body, and the turn that it belongs to.
-pub(super) struct Answer<B> {
+/// A body, and what is held until it is gone.
+pub(super) struct Answer<B, H> {
     body: B,
     #[expect(dead_code, reason = "held until the body is gone")]
-    turn: Turn,
+    held: H,
 }
 
-impl<B> Answer<B> {
-    pub(super) fn new(body: B, turn: Turn) -> Self {
-        Self { body, turn }
+impl<B, H> Answer<B, H> {
+    pub(super) fn new(body: B, held: H) -> Self {
+        Self { body, held }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
-    type Data = Bytes;
+impl<B: Body + Unpin, H: Unpin> Body for Answer<B, H> {
+    type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

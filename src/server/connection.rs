@@ -35,7 +35,7 @@ where
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let mut client = Client { peer, secure: false, certificate: None };
+    let mut client = Client::new(peer, false);
     let arrived = tokio::select! {
         // A request that is there already is answered, also when the doorway closes.
         biased;

@@ -13,9 +13,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Doorway;
 use super::answer::Answer;
 use super::pace::Pace;
+use super::strict::Strict;
+use super::{Doorway, turn};
 use crate::clock::Clock;
 use crate::wire::{Client, Inbound, Watch};
 
@@ -37,24 +38,28 @@ where
     let watch = Arc::new(Watch::new(Version::HTTP_11));
     doorway.connections.watch(&watch);
     let opened = Clock::instant();
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        turn::begin(&mut request, &client);
         let turn = watch.begin();
         let idle = doorway.limits.body_idle_timeout;
         let request = request.map(|body| Inbound::of(&turn, body, idle, &doorway.metrics));
         let answer = handle(request, Arc::clone(&client));
-        let watch = &watch;
+        let (watch, client) = (&watch, Arc::clone(&client));
         async move {
             let mut response = answer.await;
+            let cut_short = turn::answer(&response, &client);
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 watch.switches();
-            } else if doorway.is_last(opened.elapsed()) {
+            } else if doorway.is_last(opened.elapsed()) || cut_short {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, turn)))
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, (turn::Saying(client), turn))))
         }
     });
+    // The clock is next to the socket: it has to see a head's first byte, which the strict reader holds back.
     let paced = Pace::new(io, Arc::clone(&watch), doorway);
-    let connection = builder(doorway).serve_connection(TokioIo::new(paced), service).with_upgrades();
+    let strict = Strict::new(paced, Arc::clone(&client), Arc::clone(&watch), doorway.limits.heads());
+    let connection = builder(doorway).serve_connection(TokioIo::new(strict), service).with_upgrades();
     tokio::pin!(connection);
     tokio::select! {
         // A request that has arrived goes before the end of an idle connection.
@@ -67,16 +72,16 @@ where
     }
 }
 
-/// Heads are timed outside of hyper.
+/// Heads are timed and measured outside of hyper; its own limits are only there to be no smaller.
 fn builder(doorway: &Doorway) -> http1::Builder {
     let limits = &doorway.limits;
     let mut builder = http1::Builder::new();
     builder
         .header_read_timeout(None)
-        .max_header_size(limits.header_bytes)
-        .max_buf_size(limits.header_bytes.max(BUFFER))
-        .preserve_header_case(true);
-    if limits.headers != USUAL_HEADERS {
+        .max_header_size(limits.header_bytes + 1)
+        .max_buf_size(BUFFER.max(limits.header_bytes + 1))
+        .preserve_header_case(doorway.preserve_header_case);
+    if limits.headers > USUAL_HEADERS {
         builder.max_headers(limits.headers);
     }
     builder

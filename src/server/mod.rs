@@ -10,6 +10,8 @@ mod listen;
 mod pace;
 mod places;
 mod proxy_header;
+mod strict;
+mod turn;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};
 pub use listen::{Listener, bind};
@@ -30,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::telemetry::Metrics;
-use crate::wire::{Client, Inbound};
+use crate::wire::{Client, Inbound, framing};
 use places::Place;
 
 /// How to listen and how to stop.
@@ -48,6 +50,8 @@ pub struct Settings {
     pub front: FrontSettings,
     /// What one client's connection may cost.
     pub limits: Limits,
+    /// Whether requests go on with the case of their field names.
+    pub preserve_header_case: bool,
 }
 
 /// How a stop goes.
@@ -89,6 +93,18 @@ pub struct Limits {
     pub connection_age: Duration,
 }
 
+impl Limits {
+    /// How much of a request's head is taken.
+    fn heads(&self) -> framing::Limits {
+        framing::Limits {
+            target: self.target,
+            head: self.header_bytes,
+            fields: self.headers,
+            ..framing::Limits::REQUEST
+        }
+    }
+}
+
 /// How far a stop has come. Clones see the same.
 #[derive(Debug, Clone, Default)]
 pub struct Closing {
@@ -110,6 +126,8 @@ pub struct Doorway {
     pub turned_away: Bytes,
     /// What a client is told whose head did not come in time: the same.
     pub too_slow: Bytes,
+    /// Whether the case of field names is kept.
+    pub preserve_header_case: bool,
     /// Where it is counted who took too long.
     pub metrics: Arc<Metrics>,
     /// How long a connection without a request stays when the doorway has closed.

@@ -66,6 +66,8 @@ labels! {
         Passed => "passed",
         /// It passed a shadow route as what would have been a duplicate or a refusal.
         Shadowed => "shadowed",
+        /// It was about the gateway itself, or had no hop left to go.
+        Answered => "answered",
         /// No route matched.
         NoRoute => "no_route",
         /// It was malformed, or refused by rule.

@@ -131,6 +131,11 @@ impl Incoming {
         Self { source: Source::Http2(body), run: None, patience: None }
     }
 
+    /// A body whose connection is somebody else's.
+    pub(super) fn bare(body: hyper::body::Incoming) -> Self {
+        Self { source: Source::Http1(Http1 { body, home: None }), run: None, patience: None }
+    }
+
     /// The same, with so much patience between two bytes.
     pub(super) fn patient(mut self, idle: Option<Duration>) -> Self {
         if idle.is_some() {

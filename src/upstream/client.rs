@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
@@ -121,17 +121,23 @@ async fn exchange(
     request: Request<Outgoing>,
     settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
+    let asked = request.headers().get(UPGRADE).cloned();
     let upload = request.body().upload();
     let answer = tokio::select! {
         biased;
         answer = connection.send(request) => answer.map_err(|error| judge(error, connection.line()))?,
         () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
     };
-    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // `Upgrade` is never forwarded, so this answers nothing that was asked; nor is it an end of the request.
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))));
+    }
+    let told = answer.headers().get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if asked.is_none_or(|asked| !asked.as_bytes().eq_ignore_ascii_case(told)) {
+        // This answers nothing that was asked; nor is it an end of the request.
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
-    Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))))
+    // The connection is the new protocol's, for whoever takes it out of the answer.
+    Ok(answer.map(Incoming::bare))
 }
 
 /// Until an upstream that has its request has said nothing for too long.

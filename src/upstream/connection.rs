@@ -4,17 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 
 use super::Outgoing;
 use super::stream::Stream;
+use super::strict::Strict;
 use super::wire::{Line, Wire};
 use crate::clock::Clock;
+use crate::wire::framing::Limits;
 
-/// How long the head of an answer may be, in bytes.
-const ANSWER_HEAD_LIMIT: usize = 64 * 1024;
 /// How much of an answer a connection buffers, in bytes.
 const BUFFER_LIMIT: usize = 128 * 1024;
 
@@ -28,16 +29,18 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Makes a connection ready for its first request. Nothing is sent yet.
-    pub(super) async fn begin(stream: Stream) -> hyper::Result<Self> {
+    pub(super) async fn begin(stream: Stream, preserve_header_case: bool) -> hyper::Result<Self> {
         let line = Arc::new(Line::new(stream.tls()));
+        let stream = Strict::new(Wire::new(stream, Arc::clone(&line)), Arc::clone(&line));
         let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
-            .max_header_size(ANSWER_HEAD_LIMIT)
+            .preserve_header_case(preserve_header_case)
+            .max_header_size(Limits::ANSWER.head + 1)
+            .max_headers(Limits::ANSWER.fields)
             .max_buf_size(BUFFER_LIMIT)
-            .handshake(Wire::new(stream, Arc::clone(&line)))
+            .handshake(TokioIo::new(stream))
             .await?;
         tokio::spawn(async move {
-            if let Err(error) = driver.await {
+            if let Err(error) = driver.with_upgrades().await {
                 tracing::debug!(%error, "connection to an upstream ended");
             }
         });
@@ -49,7 +52,7 @@ impl Connection {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<hyper::body::Incoming>, TrySendError<Request<Outgoing>>> {
-        self.line.begin(self.used);
+        self.line.begin(self.used, request.method() == Method::HEAD);
         self.used = true;
         self.sender.try_send_request(request).await
     }

@@ -11,11 +11,13 @@ mod fleet;
 pub mod headers;
 mod health;
 mod http2;
+mod interim;
 mod outcome;
 mod pool;
 mod resolve;
 mod run;
 mod stream;
+mod strict;
 mod way;
 mod wire;
 
@@ -27,6 +29,7 @@ pub use check::Checked;
 pub use client::Upstream;
 pub use fleet::{Census, Fleet};
 pub use health::{Ejection, HealthCheck};
+pub use interim::{Listening, on_interim};
 pub use outcome::{BodyError, Failure, NotSent, Reason};
 pub use resolve::{Resolver, SystemResolver};
 
@@ -73,6 +76,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// TLS with the servers, if it is wanted. Loaded for the protocol that is spoken.
     pub tls: Option<tls::client::Client>,
+    /// Whether answers go on with the case of their field names.
+    pub preserve_header_case: bool,
 }
 
 /// What is spoken to a server.

@@ -25,6 +25,7 @@ pub(super) struct Pool {
     /// How many are kept.
     idle_connections: usize,
     connection_age: Duration,
+    preserve_header_case: bool,
     /// Oldest first. None: nothing is kept any longer.
     idle: Mutex<Option<VecDeque<Idle>>>,
 }
@@ -46,6 +47,7 @@ impl Pool {
             idle_timeout: settings.idle_timeout,
             idle_connections: settings.idle_connections,
             connection_age: settings.connection_age,
+            preserve_header_case: settings.preserve_header_case,
             idle: Mutex::new(Some(VecDeque::new())),
         }
     }
@@ -53,12 +55,12 @@ impl Pool {
     /// The idle connection that was used last, unless it has been idle for too long or is too old.
     ///
     /// A connection that is not ready is passed over: it may still be about its last request, answered early. One whose
-    /// answer overtook its request is passed over for good.
+    /// answer overtook its request, or was followed by more, is passed over for good.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
         let mut idle = self.idle();
         let idle = idle.as_mut()?;
-        idle.retain(|idle| !idle.connection.line().is_crossed());
+        idle.retain(|idle| !idle.connection.line().is_spoiled());
         let newest = idle.iter().rposition(|idle| self.fresh(idle, now) && idle.connection.is_ready())?;
         idle.remove(newest).map(|idle| idle.connection)
     }
@@ -98,7 +100,7 @@ impl Pool {
 
     /// A new connection, or the proof that nothing was sent.
     pub(super) async fn connect(&self) -> Result<Connection, NotSent> {
-        self.way.connect(Connection::begin).await
+        self.way.connect(|stream| Connection::begin(stream, self.preserve_header_case)).await
     }
 
     fn fresh(&self, idle: &Idle, now: Instant) -> bool {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use rustls::ProtocolVersion;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::stream::Stream;
 
@@ -33,6 +32,13 @@ pub(super) struct Line {
     first: AtomicBool,
     /// The TLS between this line and the socket.
     tls: Option<ProtocolVersion>,
+    /// The server takes nothing more, and yet may have answered.
+    deaf: AtomicBool,
+    /// The present request's answer has not begun; whether that request is HEAD.
+    unanswered: AtomicBool,
+    head: AtomicBool,
+    /// Something came that is no answer.
+    spoiled: AtomicBool,
 }
 
 impl Line {
@@ -42,19 +48,35 @@ impl Line {
     }
 
     /// A new request begins. On a connection that lay idle, `probe` asks the socket itself whether the server has
-    /// closed it, before anything is written: the event loop may not have heard of it yet.
-    pub(super) fn begin(&self, probe: bool) {
+    /// closed it, before anything is written: the event loop may not have heard of it yet. `head` says that the request
+    /// is HEAD.
+    pub(super) fn begin(&self, probe: bool, head: bool) {
         self.state.store(CLEAN, Ordering::Release);
         self.probe.store(probe, Ordering::Release);
         self.first.store(!probe, Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
         self.crossed.store(false, Ordering::Relaxed);
+        self.head.store(head, Ordering::Relaxed);
+        self.unanswered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server began to answer before it had the whole request. Such a server may take what came later for
-    /// another request and answer that too: on this connection, nobody's next answer can be trusted.
-    pub(super) fn is_crossed(&self) -> bool {
-        self.crossed.load(Ordering::Relaxed)
+    /// Whether bytes that come now begin the answer to the present request, and then, whether that is HEAD. What comes
+    /// before a byte of the request was written answers nothing.
+    pub(super) fn await_answer(&self) -> Option<bool> {
+        let sent = self.state.load(Ordering::Relaxed) == TOUCHED;
+        (sent && self.unanswered.swap(false, Ordering::Relaxed)).then(|| self.head.load(Ordering::Relaxed))
+    }
+
+    /// The server said something that is no answer, or began to answer before it had the whole request. Such a server may
+    /// take what came later for another request and answer that too: on this connection, nobody's next answer can be
+    /// trusted. Nor to one that takes nothing more.
+    pub(super) fn is_spoiled(&self) -> bool {
+        [&self.crossed, &self.spoiled, &self.deaf].into_iter().any(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Something came that is no answer, or none that can be read.
+    pub(super) fn spoil(&self) {
+        self.spoiled.store(true, Ordering::Relaxed);
     }
 
     /// Whether a server that turns down this gateway's certificate cannot have read the present request. TLS 1.3 lets
@@ -74,15 +96,24 @@ impl Line {
         self.state.compare_exchange(CLEAN, SEALED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Runs a write, marked as begun before the first byte can leave, so that no byte slips past a seal.
-    fn write(&self, write: impl FnOnce() -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Runs a write of `length` bytes, marked as begun before the first byte can leave, so that no byte slips past a
+    /// seal.
+    ///
+    /// A server may answer an upload early and close. hyper gives up at the failed write, and with it the answer that
+    /// waits to be read. So in the middle of a request a deaf server is not told: what is left of the request goes
+    /// nowhere, and the reading side finds the answer, or the end.
+    fn write(&self, length: usize, write: impl FnOnce() -> Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let first = match self.state.compare_exchange(CLEAN, TOUCHED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(SEALED) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             Err(_) => false,
         };
+        if !first && self.deaf.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(length));
+        }
         let written = write();
-        if self.heard.load(Ordering::Relaxed) && matches!(written, Poll::Ready(Ok(1..))) {
+        let moved = matches!(written, Poll::Ready(Ok(1..)));
+        if moved && self.heard.load(Ordering::Relaxed) {
             self.crossed.store(true, Ordering::Relaxed);
         }
         let moved_nothing = match &written {
@@ -94,29 +125,38 @@ impl Line {
         if first && moved_nothing {
             self.state.store(CLEAN, Ordering::Release);
         }
+        if !first && matches!(&written, Poll::Ready(Err(error)) if is_closed(error)) {
+            self.deaf.store(true, Ordering::Relaxed);
+            return Poll::Ready(Ok(length));
+        }
         written
     }
 }
 
+/// Whether the other side takes nothing more: reading then ends by itself, with or without an answer.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 /// The stream. Only its first write of a request costs more than without a watch.
 pub(super) struct Wire {
-    io: TokioIo<Stream>,
+    io: Stream,
     line: Arc<Line>,
 }
 
 impl Wire {
     pub(super) fn new(stream: Stream, line: Arc<Line>) -> Self {
-        Self { io: TokioIo::new(stream), line }
+        Self { io: stream, line }
     }
 }
 
-impl Read for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         // hyper reads an idle connection before it takes the next request from its queue. So an end found here
         // gives the request back unsent.
         if read.is_pending() && self.line.probe.swap(false, Ordering::AcqRel) {
-            return self.io.inner_mut().look();
+            return self.io.look();
         }
         if read.is_ready() {
             self.line.hear();
@@ -125,10 +165,10 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.line.write(|| Pin::new(&mut this.io).poll_write(cx, buf))
+        this.line.write(buf.len(), || Pin::new(&mut this.io).poll_write(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -149,7 +189,8 @@ impl Write for Wire {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.line.write(|| Pin::new(&mut this.io).poll_write_vectored(cx, bufs))
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        this.line.write(length, || Pin::new(&mut this.io).poll_write_vectored(cx, bufs))
     }
 }
 
@@ -160,26 +201,26 @@ mod tests {
     #[test]
     fn an_answer_that_overtakes_its_request_is_noticed() {
         let line = Line::default();
-        let write = || drop(line.write(|| Poll::Ready(Ok(1))));
-        line.begin(false);
+        let write = || drop(line.write(9, || Poll::Ready(Ok(1))));
+        line.begin(false, false);
         line.hear();
         write();
         write();
-        assert!(!line.is_crossed(), "what is read before the request is none of its answer");
+        assert!(!line.is_spoiled(), "what is read before the request is none of its answer");
         line.hear();
-        assert!(!line.is_crossed(), "an answer after the last byte is as it should be");
+        assert!(!line.is_spoiled(), "an answer after the last byte is as it should be");
         write();
-        assert!(line.is_crossed());
-        line.begin(false);
-        assert!(!line.is_crossed());
+        assert!(line.is_spoiled());
+        line.begin(false, false);
+        assert!(!line.is_spoiled());
     }
 
     #[test]
     fn a_written_byte_cannot_be_sealed_away() {
         let line = Line::default();
-        assert!(matches!(line.write(|| Poll::Ready(Ok(1))), Poll::Ready(Ok(1))));
+        assert!(matches!(line.write(9, || Poll::Ready(Ok(1))), Poll::Ready(Ok(1))));
         assert!(!line.seal());
-        assert!(matches!(line.write(|| Poll::Ready(Ok(7))), Poll::Ready(Ok(7))));
+        assert!(matches!(line.write(9, || Poll::Ready(Ok(7))), Poll::Ready(Ok(7))));
     }
 
     #[test]
@@ -188,7 +229,7 @@ mod tests {
         for outcome in outcomes {
             let line = Line::default();
             let shown = format!("{outcome:?}");
-            drop(line.write(|| outcome));
+            drop(line.write(9, || outcome));
             assert!(line.seal(), "{shown}");
         }
     }
@@ -196,8 +237,8 @@ mod tests {
     #[test]
     fn a_write_that_failed_under_tls_may_have_moved_something() {
         let line = Line::new(Some(ProtocolVersion::TLSv1_3));
-        drop(line.write(|| Poll::Pending));
-        assert!(line.write(|| Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))).is_ready());
+        drop(line.write(9, || Poll::Pending));
+        assert!(line.write(9, || Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))).is_ready());
         assert!(!line.seal());
     }
 
@@ -207,33 +248,51 @@ mod tests {
             [(None, false), (Some(ProtocolVersion::TLSv1_2), false), (Some(ProtocolVersion::TLSv1_3), true)]
         {
             let line = Line::new(tls);
-            line.begin(false);
+            line.begin(false, false);
             assert_eq!(line.is_before_admission(), expected, "{tls:?}");
-            line.begin(true);
+            line.begin(true, false);
             assert!(!line.is_before_admission());
         }
     }
 
     #[test]
+    fn a_server_that_takes_nothing_more_is_heard_out() {
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
+            let line = Line::default();
+            assert!(line.write(9, || Poll::Ready(Ok(5))).is_ready());
+            assert!(!line.is_spoiled());
+            assert!(matches!(line.write(9, || Poll::Ready(Err(kind.into()))), Poll::Ready(Ok(9))));
+            let more = line.write(7, || panic!("the socket was asked to write"));
+            assert!(matches!(more, Poll::Ready(Ok(7))));
+            assert!(line.is_spoiled(), "no further request");
+            line.begin(true, false);
+            assert!(line.is_spoiled(), "whoever asks");
+        }
+    }
+
+    #[test]
     fn a_failed_write_after_a_good_one_proves_nothing() {
-        let line = Line::default();
-        assert!(line.write(|| Poll::Ready(Ok(5))).is_ready());
-        assert!(line.write(|| Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))).is_ready());
-        assert!(!line.seal());
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::TimedOut] {
+            let line = Line::default();
+            assert!(line.write(9, || Poll::Ready(Ok(5))).is_ready());
+            let failed = line.write(9, || Poll::Ready(Err(kind.into())));
+            assert_eq!(matches!(failed, Poll::Ready(Err(_))), kind == io::ErrorKind::TimedOut);
+            assert!(!line.seal());
+        }
     }
 
     #[test]
     fn a_sealed_line_writes_nothing_more() {
         let line = Line::default();
         assert!(line.seal());
-        let written = line.write(|| panic!("the socket was asked to write"));
+        let written = line.write(9, || panic!("the socket was asked to write"));
         assert!(matches!(written, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe));
     }
 
     #[test]
     fn nobody_can_seal_a_line_while_it_writes() {
         let line = Line::default();
-        let written = line.write(|| {
+        let written = line.write(9, || {
             assert!(!line.seal());
             Poll::Ready(Ok(3))
         });

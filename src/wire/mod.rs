@@ -1,22 +1,26 @@
-//! Connections as the doors see them: who is at the other end, how they came, what they are doing, how long a body takes.
+//! Connections as the doors see them: who is at the other end, how they came, what they are doing, where their messages
+//! end, how long a body takes.
 
+mod certificate;
+mod exchange;
+pub mod framing;
 mod inbound;
+mod network;
 mod patience;
+mod sieve;
 mod upload;
 mod watch;
 
-pub use inbound::{Inbound, InboundError};
-pub use patience::{Alarm, Lapse, Patience};
-pub use upload::{Fault, Upload};
-pub use watch::{Phase, Turn, Watch};
-
-mod certificate;
-mod network;
+use std::net::IpAddr;
 
 pub use certificate::Certificate;
+pub use exchange::{Asked, Exchange};
+pub use inbound::{Inbound, InboundError};
 pub use network::Network;
-
-use std::net::IpAddr;
+pub use patience::{Alarm, Lapse, Patience};
+pub use sieve::{Sieve, Sifted};
+pub use upload::{Fault, Upload};
+pub use watch::{Phase, Turn, Watch};
 
 /// A client's connection, as each of its requests sees it.
 #[derive(Debug)]
@@ -27,9 +31,16 @@ pub struct Client {
     pub secure: bool,
     /// The certificate by which the client has proven who it is.
     pub certificate: Option<Certificate>,
+    /// What is going on there.
+    pub exchange: Exchange,
 }
 
 impl Client {
+    /// A connection of which nothing else is known yet.
+    pub fn new(peer: IpAddr, secure: bool) -> Self {
+        Self { peer, secure, certificate: None, exchange: Exchange::default() }
+    }
+
     /// The scheme that requests on this connection came by.
     pub fn scheme(&self) -> &'static str {
         if self.secure { "https" } else { "http" }

@@ -74,6 +74,11 @@ impl Watch {
         self.state().turns += 1;
     }
 
+    /// The client may be sending what nobody is going to read.
+    pub fn leaves_unread(&self) {
+        self.state().unread = true;
+    }
+
     /// Whether written bytes wait for the client.
     pub fn stuck(&self, stuck: bool) {
         self.state().stuck = stuck;
@@ -184,7 +189,8 @@ mod tests {
     fn frames_of_http_2_are_no_heads() {
         let watch = Watch::new(Version::HTTP_2);
         assert!(watch.heard());
-        assert!(matches!(phase(&watch), Phase::Rest(_)));
+        assert!(watch.resting().is_some());
+        assert_eq!(phase(&watch), Phase::Busy, "its reader ends no rest: a goodbye comes first");
     }
 
     #[test]

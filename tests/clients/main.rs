@@ -1,7 +1,10 @@
 //! Clients that people really use, retries on, through the real binary to an API that knows nothing of keys.
-//! Here it is Stripe's: whatever breaks on the way, one call makes one customer.
+//! Here it is Stripe's: whatever breaks on the way, one call makes one customer. The modules have the others.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
+#[allow(dead_code, reason = "the tests of TLS use the rest")]
+#[path = "../front/authority.rs"]
+mod authority;
 #[path = "../support/client.rs"]
 mod client;
 #[path = "../support/gateway.rs"]
@@ -9,7 +12,10 @@ mod gateway;
 #[path = "../support/upstream.rs"]
 mod upstream;
 
+mod browser;
 mod cut;
+mod libraries;
+mod payments;
 mod stripe;
 
 use client::Call;

@@ -93,7 +93,7 @@ fn log(folder: &Path) -> String {
 }
 
 /// A script of this folder, run by the tests' own Python.
-fn python(script: &str) -> Command {
+pub(crate) fn python(script: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let venv = std::env::var_os("ONCEGATE_TEST_VENV").map_or_else(|| root.join("target/test-venv"), PathBuf::from);
     let python = venv.join("bin/python");

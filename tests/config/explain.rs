@@ -76,6 +76,8 @@ fn a_refusal_is_shown_as_the_client_would_get_it() {
         (keyed(&["-H", "Idempotency-Key: other"]), "400", "key-invalid"),
         (keyed(&["--data", "{\"text\": \"longer than 32 bytes\"}  "]), "413", "body-too-large"),
         (keyed(&["-H", "Host: other.example"]), "404", "no-route"),
+        (keyed(&["-H", "X-HTTP-Method-Override: PUT"]), "400", "bad-request"),
+        (keyed(&["-H", "Connection: Authorization"]), "400", "bad-request"),
     ] {
         let arguments = [&["--method", "POST", "--url", "/orders"], &arguments[..]].concat();
         assert!(told(&arguments, "refused").is_some_and(|it| it.starts_with(status)), "{arguments:?}");
@@ -90,6 +92,9 @@ fn a_refusal_is_shown_as_the_client_would_get_it() {
 fn a_plain_route_has_no_guard() {
     assert_eq!(told(&["--url", "/orders"], "route").as_deref(), Some("everything-else"));
     assert!(told(&["--url", "/orders"], "guard").is_some_and(|it| it.starts_with("none")));
+    let asked = ["-H", "Origin: https://a.example", "-H", "Access-Control-Request-Method: POST"];
+    let preflight = [&["--method", "OPTIONS", "--url", "/orders"], &asked[..]].concat();
+    assert!(told(&preflight, "guard").is_some_and(|it| it.contains("preflight")));
 }
 
 #[test]

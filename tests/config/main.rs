@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
-use oncegate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
+use oncegate::gateway::{
+    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, StoreFailure, Underscores,
+};
 use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use oncegate::server::Drain;
@@ -90,6 +92,11 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!((server.listen_shared, watch), (false, false));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
     assert!(gateway.trusted_proxies.is_empty());
+    assert_eq!((gateway.via.as_deref(), gateway.underscore_headers), (Some("oncegate"), Underscores::Drop));
+    assert!(server.preserve_header_case && upstreams[0].preserve_header_case);
+    let route = &gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Sensitive, PathParameters::Ignore));
+    assert_eq!((route.method_override, &route.cors), (MethodOverride::Refuse, &None));
     let limits = gateway.limits;
     assert_eq!((limits.in_flight, limits.waiters, limits.buffered_bodies), (4_096, 10_000, 256 << 20));
     assert_eq!((limits.body_timeout, limits.upload_timeout), (Duration::from_secs(30), Duration::from_hours(1)));
@@ -209,6 +216,57 @@ fn everything_that_can_be_set_arrives() {
     assert_eq!(guard.policy.outcomes, Outcomes::new(Preset::Strict, rules.into_iter().collect()));
 }
 
+/// A file with everything that a route says of paths and pages, and what stands around it, set to other than the default.
+fn odd_route() -> String {
+    let text = LEAST
+        .replace("/orders }", "/orders, case: insensitive, path_parameters: keep, method_override: ignore }")
+        .replace("    upstream:", "    cors: { origins: [\"HTTPS://Shop.example:8443\", \"*\"] }\n    upstream:");
+    format!("{text}via: none\nunderscore_headers: pass\npreserve_header_case: false\n")
+}
+
+#[test]
+fn what_a_route_says_of_paths_and_pages_arrives() {
+    let settings = loaded(&odd_route()).settings;
+    let route = &settings.gateway.routes[0];
+    assert_eq!((route.case, route.path_parameters), (Case::Insensitive, PathParameters::Keep));
+    assert_eq!(route.method_override, MethodOverride::Ignore);
+    let cors = route.cors.as_ref().unwrap();
+    assert_eq!((cors.origins.as_slice(), cors.any), (&["https://shop.example:8443".to_owned()][..], true));
+    assert_eq!((settings.gateway.via, settings.gateway.underscore_headers), (None, Underscores::Pass));
+    assert!(!settings.server.preserve_header_case && !settings.upstreams[0].preserve_header_case);
+}
+
+#[test]
+fn names_that_say_nothing_of_a_request_are_refused_in_its_identity() {
+    let counted = "10:32 routes[0].idempotency.fingerprint.headers[0]";
+    for name in ["Via", "Connection", "Oncegate-Attempt"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "belongs to the connection");
+    }
+    for name in ["Forwarded", "X-Forwarded-For"] {
+        refused_guard(&format!("fingerprint: {{ headers: [{name}] }}"), counted, "which way a request came");
+    }
+    let shown = "10:32 routes[0].idempotency.replay.require_same[0]";
+    refused_guard("replay: { require_same: [TE] }", shown, "belongs to the connection");
+    let text = LEAST.replace("Idempotency-Key", "request_id");
+    refused(&text, "8:7 routes[0].idempotency", "`underscore_headers: pass`");
+    assert_eq!(warnings(&format!("{text}underscore_headers: pass\n")), Vec::<String>::new());
+}
+
+#[test]
+fn origins_are_written_as_browsers_write_them() {
+    let with =
+        |origins: &str| LEAST.replace("    upstream:", &format!("    cors: {{ origins: [{origins}] }}\n    upstream:"));
+    for bad in ["shop.example", "https://shop.example/", "'null'", "https://", "'https://a b'", "'https://*.example'"] {
+        refused(&with(bad), "6:23 routes[0].cors.origins[0]", "no origin");
+    }
+    assert!(warnings(&with(""))[0].contains("lets no page read"));
+    refused(
+        &LEAST.replace("    upstream:", "    cors: {}\n    upstream:"),
+        "6:11 routes[0].cors",
+        "`origins` is missing",
+    );
+}
+
 #[test]
 fn the_known_mistakes_are_refused_with_place_and_remedy() {
     let route = "routes[0].idempotency";
@@ -227,6 +285,17 @@ fn the_known_mistakes_are_refused_with_place_and_remedy() {
     refused_guard("retention: 24", &format!("10:18 {route}.retention"), "`24h`");
     refused_guard("retention: 0s", &format!("10:18 {route}.retention"), "between 1s and 3650d");
     refused_guard("request_body_limit: -1", &format!("10:27 {route}.request_body_limit"), "a size such as `512B`");
+}
+
+#[test]
+fn websockets_are_for_plain_routes() {
+    let with = |line: &str| LEAST.replace("    upstream:", &format!("    {line}\n    upstream:"));
+    refused(&with("websocket: true"), "6:16 routes[0].websocket", "a guarded route takes no WebSocket");
+    loaded(&with("websocket: false"));
+    let plain = LEAST.split("    idempotency:").next().unwrap();
+    for (line, passes) in [("", true), ("    websocket: false\n", false), ("    websocket: true\n", true)] {
+        assert_eq!(loaded(&format!("{plain}{line}")).settings.gateway.routes[0].websocket, passes, "{line}");
+    }
 }
 
 #[test]
@@ -452,16 +521,7 @@ fn what_is_for_later_is_refused_as_such() {
         ),
         (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
         (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
-        (LEAST.replace("    upstream:", "    cors: {}\n    upstream:"), "6:5 routes[0].cors"),
-        (LEAST.replace("path: /orders", "path: /orders, case: insensitive"), "5:46 routes[0].match.case"),
-        (
-            LEAST.replace("path: /orders", "path: /orders, path_parameters: keep"),
-            "5:46 routes[0].match.path_parameters",
-        ),
-        (
-            LEAST.replace("path: /orders", "path: /orders, method_override: refuse"),
-            "5:46 routes[0].match.method_override",
-        ),
+        (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),
     ] {
@@ -554,6 +614,8 @@ fn a_route_behind_one_that_takes_all_its_requests_is_named() {
     );
     assert!(warnings_of("{ methods: [POST, PUT], path: /orders }").is_empty());
     assert!(warnings_of("{ methods: [POST], path: '/{id}' }").is_empty());
+    assert!(warnings_of("{ methods: [POST], path: /orders, case: insensitive }").is_empty());
+    assert_eq!(warnings_of("{ methods: [POST], path: /orders, path_parameters: keep }").len(), 1);
     let guard = "    idempotency: { key: [{ query: k }], scope: { trusted_header: A }, namespace: create-order }\n";
     let shared = warnings(&behind("{ methods: [PUT], path: /b }", guard));
     assert!(
@@ -602,7 +664,9 @@ fn what_check_prints_loads_again_and_hides_secrets() {
          http2: {{ enabled: false }}\nproxy_protocol: {{ from: [10.0.0.0/8, '::1'] }}\n"
     )
     .replace("trusted_header: X-Customer-Id", "all: [ { client_certificate: fingerprint }, { cookie: sid } ]");
-    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain([loaded(&secret), loaded(&front)]);
+    let paged = odd_route();
+    let further = [loaded(&secret), loaded(&front), loaded(&paged)];
+    let texts = FILES.iter().map(|(name, text)| load_shipped(name, text)).chain(further);
     for loaded_first in texts {
         let shown = config::show(&loaded_first.settings);
         assert!(!shown.contains("s3cret"), "{shown}");

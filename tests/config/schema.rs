@@ -35,6 +35,7 @@ fn knows_the_words_of_the_reader() {
         ("Ejection", LEAST.replace("9001\"]", "9001\"], ejection: { zzzzzzzzzzzz: 1 }")),
         ("Health", LEAST.replace("9001\"]", "9001\"], health: { path: /, zzzzzzzzzzzz: 1 }")),
         ("Route", LEAST.replace("    upstream:", "    zzzzzzzzzzzz: 1\n    upstream:")),
+        ("Cors", LEAST.replace("    upstream:", "    cors: { zzzzzzzzzzzz: 1 }\n    upstream:")),
         ("Match", LEAST.replace("path: /orders", "path: /orders, zzzzzzzzzzzz: 1")),
         ("Idempotency", format!("{LEAST}      zzzzzzzzzzzz: 1\n")),
         ("Replay", format!("{LEAST}      replay: {{ zzzzzzzzzzzz: 1 }}\n")),

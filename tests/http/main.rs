@@ -16,14 +16,24 @@ mod upstream;
 mod admin;
 mod answers;
 mod bounds;
+mod cors;
 mod doubt;
+mod framing;
+mod headers;
 mod keys;
 mod main_job;
 mod modes;
+mod odd_answers;
 mod paths;
+mod raw;
+mod requests;
 mod servers;
 mod slow;
+mod streams;
 mod timeouts;
+mod upgrades;
+
+use std::net::SocketAddr;
 
 use gateway::Gateway;
 use upstream::ScriptedUpstream;
@@ -31,6 +41,11 @@ use upstream::ScriptedUpstream;
 /// A configuration with one guarded route, `POST /orders` keyed by Idempotency-Key, and everything else plain.
 /// `guard` holds further lines of the route's `idempotency`, `top` further top-level lines.
 fn yaml(upstream: &ScriptedUpstream, guard: &str, top: &str) -> String {
+    yaml_to(upstream.address(), guard, top)
+}
+
+/// The same in front of whatever listens there.
+fn yaml_to(address: SocketAddr, guard: &str, top: &str) -> String {
     let indented = guard.lines().fold(String::new(), |all, line| all + "      " + line + "\n");
     let scope = if guard.contains("scope:") { "" } else { "      scope: none\n" };
     let key = if guard.contains("key:") { "" } else { "      key: [ { header: Idempotency-Key } ]\n" };
@@ -52,8 +67,7 @@ routes:
 {key}{scope}{indented}  - name: rest
     match: {{ path: \"/{{*rest}}\" }}
     upstream: orders
-",
-        address = upstream.address(),
+"
     )
 }
 

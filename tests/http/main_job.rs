@@ -1,6 +1,6 @@
 //! Reserve, forward once, replay.
 
-use crate::client::{Call, connect, read_answer};
+use crate::client::{Call, connect, leave, read_answer, read_answers};
 use crate::gateway::wait_until;
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
 use crate::{gateway, yaml};
@@ -145,13 +145,31 @@ fn a_client_that_leaves_changes_nothing() {
     let mut leaver = connect(gateway.address).unwrap();
     leaver.write_all(&call.bytes()).unwrap();
     upstream.wait_for_requests(1);
-    drop(leaver);
+    leave(leaver);
     gateway.wait_for_metric(r#"oncegate_clients_gone_total{route="create-order"}"#, 1.0);
     gate.open();
     gateway.wait_for_metric(r#"oncegate_outcomes_total{outcome="kept",route="create-order"}"#, 1.0);
     let retry = gateway.send(&call);
     assert!(retry.is_replay() && retry.text() == "done");
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_client_that_says_no_more_still_gets_its_answer() {
+    for size in [10, 1 << 20] {
+        let gate = Gate::new();
+        let hold = gate.clone();
+        let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], vec![b'x'; size]).after(&hold));
+        let gateway = gateway(&upstream, "");
+        let mut half = connect(gateway.address).unwrap();
+        half.write_all(&Call::post("/orders").key("k-1").body("x").bytes()).unwrap();
+        half.shutdown(std::net::Shutdown::Write).unwrap();
+        upstream.wait_for_requests(1);
+        gate.open();
+        let answers = read_answers(&mut half).unwrap();
+        assert_eq!((answers.len(), answers[0].status, answers[0].body.len()), (1, 201, size));
+        assert_eq!(gateway.metric(r#"oncegate_clients_gone_total{route="create-order"}"#), 0.0);
+    }
 }
 
 #[test]

@@ -90,22 +90,6 @@ fn another_spelling_of_method_or_host_does_not_lead_round_a_guard() {
     assert_eq!(upstream.requests().len(), 0);
 }
 
-/// The coding's name belongs to this hop and is not passed on: nor may the coded bytes be.
-#[test]
-fn a_transfer_coding_beside_chunks_is_refused() {
-    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
-    let gateway = gateway(&upstream, "");
-    for path in ["/orders", "/things"] {
-        for coding in ["gzip, chunked", "chunked, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
-            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nConnection: close\r\n");
-            let request = format!("{head}Transfer-Encoding: {coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n");
-            let answer = exchange(gateway.address, request.as_bytes()).unwrap();
-            assert_eq!((answer.status, answer.code().as_deref()), (400, Some("bad-request")), "{path} {coding}");
-        }
-    }
-    assert_eq!(upstream.requests().len(), 0);
-}
-
 #[test]
 fn plain_routes_pass_everything_through() {
     let upstream = ScriptedUpstream::start(|request| match request.method().as_str() {
@@ -140,4 +124,70 @@ fn what_is_no_request_for_any_route_is_refused() {
     assert_eq!(upstream.requests().len(), 0);
     assert_eq!(gateway.metric(r#"oncegate_requests_total{route="",verdict="no_route"}"#), 1.0);
     assert_eq!(gateway.metric(r#"oncegate_requests_total{route="",verdict="bad_request"}"#), 3.0);
+}
+
+/// `/orders;x=1` names `/orders` to many servers, and `..;` the folder above to some.
+#[test]
+fn parameters_in_a_path_do_not_lead_round_a_guard() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    let spellings = ["/orders;x=1", "/orders;", "/;a=b/orders", "/x/..;/orders", "/orders%3Bx", "/x;y/../orders;z?q=;"];
+    for (index, target) in spellings.iter().enumerate() {
+        let bare = gateway.send(&Call::post(target).body("x"));
+        assert_eq!(bare.code().as_deref(), Some("key-missing"), "{target} walks round the guard");
+        assert_eq!(gateway.send(&Call::post(target).key(&format!("k-{index}")).body("x")).status, 201);
+        let line = upstream.wait_for_requests(index + 1)[index].line.clone();
+        assert_eq!(line, format!("POST {target} HTTP/1.1").into_bytes());
+    }
+    let unsafe_without = gateway.send(&Call::post("/x%2f..;a/orders").key("k").body("x"));
+    assert_eq!(unsafe_without.code().as_deref(), Some("bad-request"));
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders", "path: /orders, path_parameters: keep");
+    let keeping = crate::Gateway::start(&text);
+    assert_eq!(keeping.send(&Call::post("/orders;x=1").body("x")).status, 201);
+    assert_eq!(keeping.send(&Call::post("/orders").body("x")).code().as_deref(), Some("key-missing"));
+}
+
+#[test]
+fn a_changed_spelling_is_no_retry() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders", "path: /orders, case: insensitive");
+    let gateway = crate::Gateway::start(&text);
+    assert_eq!(gateway.send(&Call::post("/orders").key("k").body("x")).status, 201);
+    for target in ["/ORDERS", "/orders;x=1"] {
+        assert_eq!(gateway.send(&Call::post(target).body("x")).code().as_deref(), Some("key-missing"), "{target}");
+        let changed = gateway.send(&Call::post(target).key("k").body("x"));
+        assert_eq!(changed.code().as_deref(), Some("key-reused"), "{target}");
+    }
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn case_counts_unless_the_route_says_otherwise() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let sensitive = gateway(&upstream, "");
+    assert_eq!(sensitive.send(&Call::post("/Orders").body("x")).status, 201);
+    assert_eq!(upstream.wait_for_requests(1)[0].target(), "/Orders");
+}
+
+#[test]
+fn another_method_than_the_requests_own_cannot_be_asked_for_on_a_guarded_path() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"));
+    let gateway = gateway(&upstream, "");
+    for name in ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override", "X_HTTP_Method_Override"] {
+        for (method, target) in [("GET", "/orders"), ("POST", "/orders"), ("GET", "/orders;x"), ("PUT", "/./orders/")] {
+            let call = Call::new(method, target).key("k").header(name, "POST").body("x");
+            assert_eq!(gateway.send(&call).code().as_deref(), Some("bad-request"), "{method} {target} {name}");
+        }
+        let elsewhere = Call::new("GET", "/things").header(name, "POST");
+        assert_eq!(gateway.send(&elsewhere).status, 201, "{name}");
+    }
+    let query = Call::new("PUT", "/orders?a=1&%5Fmethod=POST").body("x");
+    assert_eq!(gateway.send(&query).code().as_deref(), Some("bad-request"));
+    let seen = upstream.requests();
+    assert!(seen.iter().all(|request| request.target() == "/things"), "{seen:?}");
+    assert_eq!(seen[0].text("X-HTTP-Method-Override"), "POST");
+    let text = crate::yaml(&upstream, "", "").replace("path: /orders", "path: /orders, method_override: ignore");
+    let ignoring = crate::Gateway::start(&text);
+    let call = Call::new("GET", "/orders?_method=POST").header("X-HTTP-Method-Override", "POST");
+    assert_eq!(ignoring.send(&call).status, 201);
 }

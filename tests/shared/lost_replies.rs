@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oncegate::clock::Clock;
 
-use crate::client::connect;
+use crate::client::{connect, leave};
 use crate::gateway::{Gateway, wait_until};
 use crate::lossy::Lossy;
 use crate::redis::RedisServer;
@@ -84,7 +84,7 @@ fn a_client_that_leaves_while_its_claim_is_stuck_in_a_paused_redis_leaves_the_ke
     let mut stream = connect(gateway.address).unwrap();
     stream.write_all(&order("k").bytes()).unwrap();
     wait_until("something waits for the server to read it", || waits_unread(redis.port()));
-    drop(stream);
+    leave(stream);
     gateway.wait_for_metric(CLIENTS_GONE, 1.0);
     redis.resume();
     runs_soon(&gateway, &upstream);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::client::{connect, read_answer};
+use crate::client::{connect, leave, read_answer};
 use crate::gateway::{Gateway, wait_until};
 use crate::redis::RedisServer;
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
@@ -84,7 +84,7 @@ fn a_client_that_leaves_while_its_key_is_freed_leaves_no_doubt() {
     let mut second = connect(gateway.address).unwrap();
     second.write_all(&order("k-2").bytes()).unwrap();
     wait_until("the second one's removal is on its way", || barrier.holds() == 1);
-    drop(second);
+    leave(second);
     gateway.wait_for_metric(r#"oncegate_clients_gone_total{route="create-order"}"#, 1.0);
     barrier.open();
     gate.open();

@@ -108,6 +108,15 @@ pub(crate) fn exchange(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Answer> 
     read_answer(&mut stream)
 }
 
+/// Sends bytes on a new connection and reads all that comes until the other side closes it.
+pub(crate) fn raw_exchange(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut stream = connect(to)?;
+    stream.write_all(bytes)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
 pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -115,9 +124,43 @@ pub(crate) fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// Leaves for good, as a client does whose process ends with answers unread. A connection that is only closed looks to
+/// the gateway like one whose client has said all and listens.
+pub(crate) fn leave(stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket that can be reset");
+    drop(stream);
+}
+
+/// Sends bytes and reads what comes back up to the end, which must not be a reset: the answers, one behind the other.
+pub(crate) fn exchange_to_end(to: SocketAddr, bytes: &[u8]) -> std::io::Result<Vec<Answer>> {
+    let mut stream = connect(to)?;
+    stream.write_all(bytes)?;
+    read_answers(&mut stream)
+}
+
+/// Reads answers that say their length, up to the end.
+pub(crate) fn read_answers(stream: &mut TcpStream) -> std::io::Result<Vec<Answer>> {
+    let (bytes, mut answers) = (read_to_end(stream, Vec::new())?, Vec::new());
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let head = rest.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(|| bad("half a head"))? + 4;
+        let text = String::from_utf8_lossy(&rest[..head]).to_ascii_lowercase();
+        let length = text.split_once("content-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
+        let length = length.and_then(|(length, _)| length.parse().ok()).unwrap_or(0_usize);
+        let (mut answer, left) = rest.split_at((head + length).min(rest.len()));
+        answers.push(read_answer(&mut answer)?);
+        rest = left;
+    }
+    Ok(answers)
+}
+
 /// Reads one answer: framed by its length, by chunks, or by the connection's end. A body cut short is an error.
 pub(crate) fn read_answer(stream: &mut impl Read) -> std::io::Result<Answer> {
-    let mut bytes = Vec::new();
+    read_answer_after(stream, Vec::new())
+}
+
+/// The same, when the first bytes of it have been read.
+fn read_answer_after(stream: &mut impl Read, mut bytes: Vec<u8>) -> std::io::Result<Answer> {
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break at;
@@ -129,8 +172,8 @@ pub(crate) fn read_answer(stream: &mut impl Read) -> std::io::Result<Answer> {
     let status_line = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| bad(&status_line))?;
     let headers: Vec<_> = lines.filter_map(split_field).collect();
-    if status == 100 {
-        return read_answer(stream);
+    if matches!(status, 100 | 102..=199) {
+        return read_answer_after(stream, rest);
     }
     let mut answer = Answer { status, headers, body: Vec::new() };
     let length = answer.header("content-length").map(|length| length.parse::<usize>().expect("a length"));

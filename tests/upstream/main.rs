@@ -13,8 +13,8 @@ mod servers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +22,8 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming};
-use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream};
+use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming, Listening};
+use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream, on_interim};
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -48,6 +48,7 @@ fn settings(servers: &[SocketAddr]) -> Settings {
         host: Host::Preserve,
         protocol: Protocol::Http1,
         tls: None,
+        preserve_header_case: true,
     }
 }
 
@@ -244,6 +245,31 @@ async fn interim_answers_are_not_the_answer() {
 }
 
 #[tokio::test]
+async fn interim_answers_are_told_while_somebody_listens() {
+    let server = ScriptedUpstream::start(|_| {
+        Reply::raw(
+            *b"HTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 9\r\n\r\n\
+            HTTP/1.1 199 Odd\r\nX-Name: M\xfcller\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        )
+    });
+    let client = client(&[&server]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for listens in [true, false] {
+        let (mut order, heard) = (order(), Arc::clone(&told));
+        let listening = Listening::default();
+        on_interim(&mut order, &listening, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
+        let listening = Some(listening).filter(|_| listens);
+        assert_eq!(client.send(order).await.unwrap().status(), 200);
+        drop(listening);
+    }
+    let expected = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n\
+        HTTP/1.1 199 Interim\r\nx-name: M\xfcller\r\n\r\n";
+    assert_eq!(told.lock().unwrap().as_slice(), expected, "once: the second time nobody listened");
+}
+
+#[tokio::test]
 async fn switching_protocols_unasked_is_no_answer() {
     let server = ScriptedUpstream::start(|_| Reply::raw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"));
     unknown(&client(&[&server])).await;
@@ -267,7 +293,6 @@ async fn a_body_cut_short_is_an_error() {
         Reply::chunked_cut_short(200, &[], &[b"12345"]),
         Reply::chunked_cut_short(200, &[], &[]),
         Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n123").then_close(),
-        Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").then_hang(),
     ];
     for (case, reply) in replies.into_iter().enumerate() {
         let server = ScriptedUpstream::start(move |_| reply.clone());
@@ -276,6 +301,24 @@ async fn a_body_cut_short_is_an_error() {
         assert!(body(answer).await.is_err(), "case {case}");
         assert_eq!(server.executions("X-Key", "k"), 1, "case {case}");
     }
+}
+
+#[tokio::test]
+async fn a_malformed_body_is_an_error_and_no_answer_where_it_comes_with_its_head() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let server = ScriptedUpstream::start(move |request| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        match request.connection {
+            1 => Reply::raw(format!("{head}xyz\r\n")).then_hang(),
+            _ => Reply::raw(head).then_wait(&hold).then_send("xyz\r\n").then_hang(),
+        }
+    });
+    let client = client(&[&server]);
+    unknown(&client).await;
+    let answer = client.send(order()).await.unwrap();
+    gate.open();
+    assert!(body(answer).await.is_err());
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ fn settings(ports: &[u16], protocol: Protocol, tls: Option<Tls>) -> Settings {
         first_byte_timeout: None,
         answer_idle_timeout: None,
         total_timeout: None,
+        preserve_header_case: true,
         host: Host::Preserve,
         protocol,
         tls: tls.map(|tls| Client::load(tls, protocol.alpn()).unwrap()),

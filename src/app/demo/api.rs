@@ -52,6 +52,7 @@ pub(super) fn start() -> io::Result<Api> {
         limits: limits(),
         turned_away: Bytes::new(),
         too_slow: Bytes::new(),
+        preserve_header_case: true,
         metrics: Arc::new(Metrics::new().map_err(io::Error::other)?),
         linger: Duration::ZERO,
         closing: Closing::default(),

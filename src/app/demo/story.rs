@@ -158,6 +158,7 @@ async fn send(to: SocketAddr, request: http::Result<Request<Outgoing>>) -> Resul
         host: Host::Server,
         protocol: Protocol::Http1,
         tls: None,
+        preserve_header_case: true,
     });
     let answer: Response<_> = client.send(request.map_err(|e| failed(&e))?).await.map_err(|e| failed(&e))?;
     let (head, body) = answer.into_parts();

@@ -11,6 +11,11 @@ static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// Whether a field of this name says who asked, how, or for which host.
+pub fn is_forwarding(name: &HeaderName) -> bool {
+    *name == FORWARDED || fields::starts_with(name, "x-forwarded-")
+}
+
 /// Whether a field that came is not copied: because [`set`] says it anew, or because nobody vouches for it.
 pub(super) fn is_replaced(name: &HeaderName, trusted: bool) -> bool {
     let ours = *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name);
@@ -31,8 +36,9 @@ pub(super) fn set(out: &mut HeaderMap, came: &HeaderMap, hop: &Hop<'_>) {
     if let Some(host) = known(&HOST).or_else(|| hop.host.map(Into::into)) {
         set_line(out, &HOST, &host);
     }
-    if let Some(line) = known(&FORWARDED) {
-        set_line(out, &FORWARDED, &appended(Some(line), &element(peer, hop)));
+    // Seldom used, so only where the request has it.
+    if came.contains_key(FORWARDED) {
+        set_line(out, &FORWARDED, &appended(known(&FORWARDED), &element(peer, hop)));
     }
 }
 

@@ -4,13 +4,17 @@ mod fields;
 mod forwarded;
 mod replay;
 mod trace;
+mod via;
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::ORIGIN;
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
-pub use fields::is_reserved;
-pub use replay::replayable;
+pub use fields::{is_reserved, is_spelling_of, nominated};
+pub use forwarded::is_forwarding;
+pub use replay::{replayable, replayed, vary_by_origin};
+pub use via::Via;
 
 use crate::machine::OperationId;
 
@@ -29,19 +33,31 @@ pub struct Hop<'a> {
     pub scheme: &'a str,
     /// The `Host` that the request was sent to, if it said one.
     pub host: Option<&'a str>,
+    /// The protocol's version.
+    pub version: Version,
+}
+
+/// How this gateway hands requests on.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner<'a> {
+    /// What it calls itself in `Via`, if it does.
+    pub via: Option<&'a Via>,
+    /// Whether fields with an underscore in their name stay behind.
+    pub drop_underscores: bool,
 }
 
 /// The fields of a request as they go to the upstream.
 ///
 /// Fields of this hop and the gateway's own are gone; forwarding and tracing fields say what this hop knows. All others
 /// keep their bytes, their lines and their order.
-pub fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
+pub fn outbound(headers: &HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
     let named = fields::named_by_connection(headers);
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
     let mut out = HeaderMap::with_capacity(headers.keys_len() + 8);
     for (name, value) in headers {
         let gone = fields::ends_here(name, &named, chunked)
             || fields::is_awaited_continue(name, value)
+            || (manner.drop_underscores && name.as_str().contains('_'))
             || forwarded::is_replaced(name, hop.trusted);
         if !gone {
             out.append(name, value.clone());
@@ -49,7 +65,17 @@ pub fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
     }
     forwarded::set(&mut out, headers, hop);
     trace::set(&mut out);
+    if let Some(via) = manner.via {
+        via.sign(&mut out, hop.version);
+    }
     out
+}
+
+/// The origin of the page that asks, if one does: the field's one line.
+pub fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut lines = headers.get_all(ORIGIN).iter();
+    let line = lines.next()?;
+    lines.next().is_none().then_some(line)
 }
 
 /// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none.

@@ -17,7 +17,13 @@ fn texts(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
 }
 
 fn hop(trusted: bool) -> Hop<'static> {
-    Hop { peer: [192, 0, 2, 7].into(), trusted, scheme: "http", host: Some("shop.example") }
+    let version = Version::HTTP_11;
+    Hop { peer: [192, 0, 2, 7].into(), trusted, scheme: "http", host: Some("shop.example"), version }
+}
+
+/// Without a name in `Via`, with every underscore.
+fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
+    super::outbound(headers, hop, Manner { via: None, drop_underscores: false })
 }
 
 /// What goes out, without the fields that every request gets.
@@ -67,6 +73,7 @@ fn fields_of_this_hop_stay_behind() {
             ("te", b"trailers"),
             ("trailer", b"x-sum"),
             ("upgrade", b"h2c"),
+            ("http2-settings", b"AAMAAABk"),
             ("expect", b"100-Continue"),
             ("oncegate-operation", b"forged"),
             ("oncegate_attempt", b"forged"),
@@ -110,7 +117,7 @@ fn an_unknown_peer_is_not_believed() {
     assert_eq!(lines(&out, "x-forwarded-for"), [b"192.0.2.7"]);
     assert_eq!(lines(&out, "x-forwarded-proto"), [b"http"]);
     assert_eq!(lines(&out, "x-forwarded-host"), [b"shop.example"]);
-    assert_eq!(others(&out), []);
+    assert_eq!(others(&out), [("forwarded", &b"for=192.0.2.7;host=\"shop.example\";proto=http"[..])]);
 }
 
 #[test]
@@ -152,7 +159,7 @@ fn peers_are_written_as_each_field_wants_them() {
         ("2001:db8::1", "2001:db8::1", "for=10.0.0.1, for=\"[2001:db8::1]\";proto=https"),
     ];
     for (peer, plain, forwarded) in cases {
-        let hop = Hop { peer: peer.parse().unwrap(), trusted: true, scheme: "https", host: None };
+        let hop = Hop { peer: peer.parse().unwrap(), scheme: "https", host: None, ..hop(true) };
         let out = outbound(&map(&[("forwarded", b"for=10.0.0.1")]), &hop);
         assert_eq!(lines(&out, "x-forwarded-for"), [plain.as_bytes()]);
         assert_eq!(lines(&out, "forwarded"), [forwarded.as_bytes()]);
@@ -290,7 +297,7 @@ fn an_answer_loses_what_is_not_for_the_client() {
 
 fn recorded(headers: Lines<'_>, allow: &[&'static str]) -> Vec<(String, Vec<u8>)> {
     let allow: Vec<_> = allow.iter().map(|name| HeaderName::from_static(name)).collect();
-    let kept = replayable(&map(headers), &allow);
+    let kept = replayable(&map(headers), &allow, None);
     kept.iter().map(|(name, value)| (String::from_utf8(name.to_vec()).unwrap(), value.to_vec())).collect()
 }
 
@@ -314,6 +321,7 @@ fn a_record_keeps_what_a_replay_may_repeat() {
         ("server", b"x"),
         ("age", b"1"),
         ("alt-svc", b"clear"),
+        ("via", b"1.1 behind"),
         ("access-control-allow-origin", b"*"),
         ("ratelimit", b"x"),
         ("ratelimit-policy", b"x"),
@@ -347,4 +355,72 @@ fn a_route_may_allow_more_but_not_framing_or_marks() {
     let allow = ["set-cookie", "x-ratelimit-limit", "content-length", "connection", "oncegate-source"];
     let names: Vec<_> = recorded(headers, &allow).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["set-cookie", "set-cookie", "x-ratelimit-limit"]);
+}
+
+#[test]
+fn the_gateway_signs_below_what_stands_in_via() {
+    let via = Via::new("edge");
+    let manner = Manner { via: Some(&via), drop_underscores: false };
+    let out = super::outbound(&map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]), &hop(true), manner);
+    let [first, second, ours] = lines(&out, "via")[..] else { panic!("{out:?}") };
+    assert_eq!((first, second), (&b"1.0 fred"[..], &b"1.1 p"[..]));
+    assert!(ours.starts_with(b"1.1 edge-"), "{out:?}");
+}
+
+#[test]
+fn names_with_underscores_stay_behind_where_they_are_told_to() {
+    let came = map(&[("x_a", b"1"), ("x-a", b"2"), ("_", b"3")]);
+    let out = super::outbound(&came, &hop(true), Manner { via: None, drop_underscores: true });
+    assert_eq!(others(&out), [("x-a", &b"2"[..])]);
+}
+
+/// What a replay shows of an answer to a page of `first`, when a page of `second` asks.
+fn shown(answer: Lines<'_>, allow: &[HeaderName], first: Option<&str>, second: Option<&str>) -> HeaderMap {
+    let value = |origin: Option<&str>| origin.map(|origin| HeaderValue::from_str(origin).unwrap());
+    let recorded = replayable(&map(answer), allow, value(first).as_ref());
+    replayed(recorded, allow, value(second).as_ref()).unwrap()
+}
+
+#[test]
+fn what_an_answer_says_to_pages_is_repeated_to_the_same_origin_alone() {
+    let answer: Lines<'_> = &[
+        ("access-control-allow-origin", b"https://a.example"),
+        ("access-control-expose-headers", b"X-One"),
+        ("access-control-expose-headers", b"X-Two"),
+        ("x-own", b"1"),
+    ];
+    let (a, b) = (Some("https://a.example"), Some("https://b.example"));
+    let varies: Lines<'_> = &[("vary", b"Origin")];
+    assert_eq!(texts(&shown(answer, &[], a, a)), [answer, varies].concat());
+    for second in [b, None, Some("https://A.example"), Some("null")] {
+        assert_eq!(texts(&shown(answer, &[], a, second)), [&answer[3..], varies].concat(), "{second:?}");
+    }
+    for second in [a, None] {
+        assert_eq!(texts(&shown(answer, &[], None, second)), answer[3..], "{second:?}");
+    }
+    let allowed = [HeaderName::from_static("access-control-allow-origin")];
+    assert_eq!(texts(&shown(answer, &allowed, None, b)), [&answer[..1], &answer[3..]].concat());
+}
+
+#[test]
+fn an_answer_without_a_word_to_pages_keeps_no_origin() {
+    let origin = HeaderValue::from_static("https://a.example");
+    assert_eq!(replayable(&map(&[("x-own", b"1")]), &[], Some(&origin)).len(), 1);
+}
+
+#[test]
+fn vary_by_origin_is_said_once() {
+    for (said, lines) in [(&b"Accept"[..], 2), (b"accept, ORIGIN", 1), (b"*", 1), (b"x-origin", 2)] {
+        let mut headers = map(&[("vary", said)]);
+        vary_by_origin(&mut headers);
+        assert_eq!(headers.get_all("vary").iter().count(), lines, "{said:?}");
+    }
+}
+
+#[test]
+fn a_record_that_is_no_field_is_no_replay() {
+    let bad = |name: &'static str, value: &'static str| vec![(name.as_bytes().into(), value.as_bytes().into())];
+    assert!(replayed(bad("a b", "1"), &[], None).is_none());
+    assert!(replayed(bad("a", "1\n"), &[], None).is_none());
+    assert!(replayed(bad("a", "1"), &[], None).is_some());
 }

@@ -1,0 +1,96 @@
+//! What is printed of a route's guard.
+
+use super::{Page, list, quoted, size};
+use crate::config::values::span_text;
+use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
+use crate::keys::{Missing, Scope, Source};
+use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+
+pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
+    page.section("key", |page| {
+        for part in &guard.keys.sources {
+            page.item(|page| page.line(&source(part)));
+        }
+    });
+    page.put("namespace", quoted(&guard.keys.namespace));
+    page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
+    page.put("scope", scope(&guard.keys.scope));
+    page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
+    page.put("duplicate_status", guard.duplicate_status.as_u16());
+    page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
+    page.put("in_flight_status", guard.in_flight_status.as_u16());
+    page.put("patience", span_text(guard.patience));
+    page.put("retention", span_text(guard.policy.retention));
+    page.put("lease", span_text(guard.policy.lease));
+    page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
+    page.put("in_doubt", if guard.policy.in_doubt == InDoubt::Hold { "hold" } else { "retry" });
+    page.put("doubt_retention", span_text(guard.policy.doubt_retention));
+    page.put("store_failure", if guard.store_failure == StoreFailure::Closed { "closed" } else { "open" });
+    page.section("replay", |page| {
+        page.put("require_same", list(&guard.keys.require_same));
+        page.put("allow_headers", list(&guard.allow_headers));
+    });
+    page.put("mode", if guard.mode == Mode::Enforce { "enforce" } else { "shadow" });
+    page.put("request_body_limit", size(guard.request_body_limit));
+    page.put("response_body_limit", size(guard.response_body_limit));
+    page.section("fingerprint", |page| {
+        let settings = &guard.keys.fingerprint;
+        page.put("compare", guard.policy.compare);
+        page.put("headers", list(&settings.headers));
+        page.section("ignore", |page| {
+            page.put("json", list(&settings.ignore_json));
+            page.put("query", list(&settings.ignore_query));
+        });
+    });
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::Header(name) => format!("header: {}", quoted(name)),
+        Source::Query(name) => format!("query: {}", quoted(name)),
+        Source::Json(pointer) => format!("json: {}", quoted(pointer)),
+        Source::Form(name) => format!("form: {}", quoted(name)),
+        Source::All(parts) => {
+            let parts: Vec<String> = parts.iter().map(|part| format!("{{ {} }}", self::source(part))).collect();
+            format!("all: [{}]", parts.join(", "))
+        }
+        Source::Fingerprint => "fingerprint: {}".to_owned(),
+    }
+}
+
+fn scope(scope: &Scope) -> String {
+    match scope {
+        Scope::TrustedHeader(name) => format!("{{ trusted_header: {} }}", quoted(name)),
+        Scope::Header(name) => format!("{{ header: {} }}", quoted(name)),
+        Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
+        Scope::Authorization => "{ authorization: hash }".to_owned(),
+        Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
+        Scope::All(parts) => {
+            let parts: Vec<String> = parts.iter().map(self::scope).collect();
+            format!("{{ all: [{}] }}", parts.join(", "))
+        }
+        Scope::None => "none".to_owned(),
+    }
+}
+
+fn outcomes(page: &mut Page, outcomes: &Outcomes) {
+    let preset = match outcomes.preset() {
+        Preset::SuccessOnly => "success-only",
+        Preset::Cautious => "cautious",
+        Preset::Strict => "strict",
+    };
+    page.put("default", preset);
+    for (rule, judgement) in outcomes.rules() {
+        let status = match rule {
+            StatusRule::WithRetryAfter(status) => format!("{status}+retry-after"),
+            StatusRule::Exact(status) => status.to_string(),
+            StatusRule::Class(class) => format!("{class}xx"),
+        };
+        let judgement = match judgement {
+            Judgement::Keep => "keep",
+            Judgement::Release => "release",
+            Judgement::Doubt => "doubt",
+        };
+        page.put(&quoted(status), judgement);
+    }
+}

@@ -1,0 +1,38 @@
+//! What the gateway answers to the errors of the floors below.
+
+use super::Problem;
+use crate::keys;
+use crate::store::StoreError;
+use crate::wire::framing::{Fault, Kind};
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        match fault.kind {
+            Kind::Malformed => Self::BadRequest(fault.detail.to_owned()),
+            Kind::TargetTooLong => Self::TargetTooLong(fault.detail),
+            Kind::HeadTooLarge => Self::HeadersTooLarge(fault.detail),
+            Kind::UnknownCoding => Self::CodingRefused(fault.detail),
+            Kind::UnknownVersion => Self::VersionRefused(fault.detail),
+        }
+    }
+}
+
+impl From<keys::Refusal> for Problem {
+    fn from(refusal: keys::Refusal) -> Self {
+        match refusal {
+            keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
+            keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
+            keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
+        }
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => Self::StoreUnavailable,
+            StoreError::Unreadable(_) => Self::RecordUnreadable,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The fields that frame a message, gathered line by line, and what they say together. All others only count.
+
+use super::body::Body;
+use super::chunks::Chunks;
+use super::lines::{field, is_token};
+use super::{Fault, Kind};
+
+/// What the fields read so far say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields {
+    count: usize,
+    length: Option<u64>,
+    codings: Codings,
+    hosts: usize,
+    upgrade: bool,
+    upgrade_named: bool,
+}
+
+/// The codings of all `Transfer-Encoding` lines, in order.
+#[derive(Debug, Clone, Default)]
+struct Codings {
+    count: usize,
+    chunked: usize,
+    ends_chunked: bool,
+    malformed: bool,
+}
+
+impl Fields {
+    /// Takes a line.
+    pub(super) fn take(&mut self, line: &[u8], most: usize) -> Result<(), Fault> {
+        let (name, value) = field(line)?;
+        self.count += 1;
+        if self.count > most {
+            return Err(Fault::too_large("Too many fields."));
+        }
+        // Most names have another length than these.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+            10 if name.eq_ignore_ascii_case(b"connection") => self.upgrade_named |= names_upgrade(value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.codings.take(value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+        match self.length.replace(length(value)?) {
+            None => Ok(()),
+            Some(_) => Err(Fault::malformed("Several Content-Length fields.")),
+        }
+    }
+
+    /// Whether another protocol is asked for.
+    pub(super) fn asks_upgrade(&self) -> bool {
+        self.upgrade && self.upgrade_named
+    }
+
+    /// How a request's body is framed.
+    pub(super) fn of_request(&self, http_10: bool) -> Result<Body, Fault> {
+        let malformed = |detail| Err(Fault::malformed(detail));
+        match self.hosts {
+            0 if !http_10 => return malformed("No Host field."),
+            0 | 1 => {}
+            _ => return malformed("Several Host fields."),
+        }
+        let codings = &self.codings;
+        match self.length {
+            None if codings.count == 0 => Ok(Body::None),
+            Some(length) if codings.count == 0 => Ok(Body::Length(length)),
+            Some(_) => malformed("Both Content-Length and Transfer-Encoding."),
+            None if http_10 => malformed("Transfer-Encoding in HTTP/1.0."),
+            None if codings.malformed => malformed("Transfer-Encoding is no list of codings."),
+            None if codings.chunked != 1 => malformed("Transfer-Encoding must name `chunked`, once."),
+            None if !codings.ends_chunked => malformed("`chunked` is not the last transfer coding."),
+            None if codings.count > 1 => {
+                Err(Fault { kind: Kind::UnknownCoding, detail: "The only transfer coding that is taken is `chunked`." })
+            }
+            None => Ok(Body::Chunks(Chunks::new())),
+        }
+    }
+
+    /// How an answer's body is framed, if it has one.
+    pub(super) fn of_answer(&self, http_10: bool) -> Result<Body, Fault> {
+        let codings = &self.codings;
+        match self.length {
+            Some(length) if codings.count == 0 => Ok(Body::Length(length)),
+            Some(_) => Err(Fault::malformed("Both Content-Length and Transfer-Encoding.")),
+            None if codings.count == 0 => Ok(Body::UntilClose),
+            None if http_10 => Err(Fault::malformed("Transfer-Encoding in HTTP/1.0.")),
+            None if codings.count == 1 && codings.chunked == 1 && !codings.malformed => Ok(Body::Chunks(Chunks::new())),
+            None => Err(Fault::malformed("A transfer coding other than `chunked`, once.")),
+        }
+    }
+}
+
+impl Codings {
+    fn take(&mut self, value: &[u8]) {
+        for coding in value.split(|byte| *byte == b',') {
+            let coding = coding.trim_ascii();
+            let name = coding.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            self.malformed |= name.is_empty() || !name.iter().copied().all(is_token);
+            // `chunked` has no parameters: with any, it is something else.
+            self.ends_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.chunked += usize::from(self.ends_chunked);
+            self.count += 1;
+        }
+    }
+}
+
+/// Digits, and no more than make sense.
+fn length(value: &[u8]) -> Result<u64, Fault> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|digits| digits.parse().ok());
+    // hyper keeps the largest numbers for itself.
+    number.filter(|length| *length <= u64::MAX >> 1).ok_or(Fault::malformed("Content-Length is no length."))
+}
+
+fn names_upgrade(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+}
