@@ -14,13 +14,14 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::Doorway;
 use super::answer::Answer;
 use super::pace::Pace;
+use super::taken::{Taken, handed};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound, Watch};
 
@@ -89,7 +90,7 @@ where
         }
     });
     let paced = Pace::new(io, Arc::clone(&watch), doorway);
-    let connection = builder(settings).serve_connection(TokioIo::new(paced), service);
+    let connection = builder(settings, doorway).serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
@@ -110,8 +111,9 @@ where
     }
 }
 
-fn builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn builder(settings: &Settings, doorway: &Doorway) -> http2::Builder<Taken> {
+    let requests = Taken { limit: doorway.limits.send_timeout, metrics: Arc::clone(&doorway.metrics) };
+    let mut builder = http2::Builder::new(requests);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(settings.streams)
@@ -215,6 +217,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        handed(false);
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(bytes))) => self.rest = bytes,
@@ -224,6 +227,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
             }
         }
         let piece = self.rest.len().min(PIECE);
+        handed(true);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 
