@@ -66,7 +66,11 @@ async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doo
         if front.http2.is_some() {
             rest(&mut stream, doorway).await?;
         }
-        let http2 = front.begins_http2(&mut stream, limit).await?;
+        let http2 = front.begins_http2(&mut stream, limit).await.inspect_err(|failure| {
+            if matches!(failure, Failure::Slow) {
+                doorway.metrics.timed_out(Timeout::Header);
+            }
+        })?;
         return Ok(Arrived::Plain { stream, http2 });
     };
     let stream = Box::new(front.encrypted(tls, stream, &doorway.connections).await?);

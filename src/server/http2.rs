@@ -98,7 +98,7 @@ where
             tracing::debug!(peer = %client.peer, "connection closed: too many requests were taken back");
             return Ok(());
         }
-        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => {}
+        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => doorway.metrics.timed_out(Timeout::KeepAlive),
         () = doorway.closing.begun.cancelled() => {}
         () = tokio::time::sleep(doorway.limits.connection_age) => doorway.metrics.timed_out(Timeout::ConnectionAge),
     }
