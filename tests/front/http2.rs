@@ -255,11 +255,16 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     let mut idle = Raw::open(gateway.address);
     let mut torn = Raw::open(gateway.address);
     torn.send(&Raw::torn_head(1));
+    let mut begun = Raw::connect(gateway.address);
+    begun.send(&PREFACE[..5]);
     let mut silent = connect(gateway.address).unwrap();
     idle.wait_for_goaway();
     idle.wait_for_end();
     torn.wait_for_end();
+    begun.wait_for_end();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    gateway.wait_for_metric("oncegate_timeouts_total{kind=\"keep_alive\"}", 3.0);
+    gateway.wait_for_metric("oncegate_timeouts_total{kind=\"header\"}", 1.0);
     gate.open();
     assert_eq!(running.wait().unwrap().status, 201);
 }
