@@ -78,6 +78,10 @@ where
         let (mut head, body) = request.into_parts();
         let well_formed = is_well_formed(&head);
         in_words_of_http1(&mut head);
+        let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        if let Err(fault) = doorway.limits.heads().judge(target, head.headers.len()) {
+            head.extensions.insert(fault);
+        }
         let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
         let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
