@@ -100,7 +100,8 @@ impl Shared {
     pub fn new(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>) -> Self {
         let slots = Slots::new(settings.limits.in_flight, concurrency(&settings.routes));
         let buffers = Budget::new(settings.limits.buffered_bodies);
-        Self::over(settings, fleets, metrics, slots, buffers)
+        let via = settings.via.as_deref().map(Via::new);
+        Self::over(settings, fleets, metrics, via, slots, buffers)
     }
 
     /// What takes this one's place. Requests under way go on under the old settings, and count for the new limits.
@@ -109,14 +110,23 @@ impl Shared {
         let slots = self.slots.succeeded_by(settings.limits.in_flight, concurrency(&settings.routes));
         let buffers = self.buffers.clone();
         buffers.resize(settings.limits.buffered_bodies);
-        Self::over(settings, fleets, Arc::clone(&self.metrics), slots, buffers)
+        // The same process keeps its name: what has been here before the exchange comes round after it.
+        let via =
+            if settings.via == self.settings.via { self.via.clone() } else { settings.via.as_deref().map(Via::new) };
+        Self::over(settings, fleets, Arc::clone(&self.metrics), via, slots, buffers)
     }
 
-    fn over(settings: Settings, fleets: Vec<Arc<Fleet>>, metrics: Arc<Metrics>, slots: Slots, buffers: Budget) -> Self {
+    fn over(
+        settings: Settings,
+        fleets: Vec<Arc<Fleet>>,
+        metrics: Arc<Metrics>,
+        via: Option<Via>,
+        slots: Slots,
+        buffers: Budget,
+    ) -> Self {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
         let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
-        let via = settings.via.as_deref().map(Via::new);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
         Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, via, slots, buffers, metrics }
     }
