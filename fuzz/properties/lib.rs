@@ -1,0 +1,31 @@
+//! What must hold for any input: shared by the fuzz targets, which look for inputs that break it, and by
+//! `tests/corpora.rs`, which shows it every input that was ever of interest. Nothing here knows the fuzzer.
+
+pub mod answer_head;
+pub mod codec;
+mod dice;
+pub mod form;
+pub mod json;
+mod json_value;
+pub mod key_header;
+pub mod multipart;
+pub mod path;
+pub mod request_head;
+mod served;
+mod stream;
+mod view;
+
+/// A check that panics where something does not hold.
+pub type Check = fn(&[u8]);
+
+/// Every target by its name, which is also that of its corpus.
+pub const TARGETS: [(&str, Check); 8] = [
+    ("answer_head", answer_head::check),
+    ("codec", codec::check),
+    ("form", form::check),
+    ("json", json::check),
+    ("key_header", key_header::check),
+    ("multipart", multipart::check),
+    ("path", path::check),
+    ("request_head", request_head::check),
+];
