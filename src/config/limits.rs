@@ -34,7 +34,7 @@ section! {
         body_timeout: Span<100, HOUR> = Default("30s"),
         /// How long the body of a request on a plain route may take in all.
         upload_timeout: Span<100, { 7 * DAY }> = Default("1h"),
-        /// How long a client may take nothing of its answer.
+        /// How long a client may take nothing of its answer; over HTTP/2, of the answer's next 16 KiB.
         send_timeout: Span<100, HOUR> = Default("60s"),
         /// How long a WebSocket may be silent in both directions.
         websocket_idle_timeout: Span<100, DAY> = Default("5m"),

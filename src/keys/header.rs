@@ -112,7 +112,8 @@ impl Parameterized {
             let (value, next) = parameter_value(after?)?;
             let name = name.trim_ascii().to_ascii_lowercase();
             let full = parsed.parameters.len() == MAX_PARAMETERS;
-            if full || name.is_empty() || parsed.get(&name).is_some() {
+            let token = !name.is_empty() && name.iter().copied().all(is_token);
+            if full || !token || parsed.get(&name).is_some() {
                 return None;
             }
             parsed.parameters.push((name, value.to_vec()));
@@ -124,6 +125,11 @@ impl Parameterized {
     pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
     }
+}
+
+/// Whether a byte may stand in a token (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Splits at the first `at`; the second half is none when there is none.
@@ -138,7 +144,9 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
 fn parameter_value(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let (value, next) = cut(text, b';');
-        return Some((value.trim_ascii(), next));
+        // In quotes these would mean something else, and the value would look the same.
+        let plain = !value.iter().any(|byte| matches!(byte, b'"' | b'\\'));
+        return plain.then_some((value.trim_ascii(), next));
     };
     let mut escaped = false;
     let end = quoted.iter().position(|byte| {
@@ -243,7 +251,18 @@ mod tests {
         assert_eq!(parsed.essence, b"form-data");
         assert_eq!(parsed.get(b"name"), Some(&b"a;\\\"b"[..]));
         assert_eq!(parsed.get(b"filename"), Some(&b"c.txt"[..]));
-        for value in ["a; b", "a; b=\"c", "a; b=\"c\"d", "a; b=1; B=2", "a; =1"] {
+        for value in [
+            "a; b",
+            "a; b=\"c",
+            "a; b=\"c\"d",
+            "a; b=1; B=2",
+            "a; =1",
+            "a; b; c=1",
+            "a; b c=1",
+            "a; b=c\\d",
+            "a; b= \"c\"",
+            "a; b=c\"d\"",
+        ] {
             assert_eq!(Parameterized::read(value.as_bytes()), None, "{value}");
         }
         let with = |count: usize| (0..count).fold("a".to_owned(), |value, number| format!("{value}; p{number}=1"));

@@ -2,14 +2,15 @@
 
 use std::io::Write;
 
-/// More exponent digits than this are not computed with.
-const EXPONENT_DIGITS: usize = 36;
+/// Exponents from here on are beyond all measure.
+const FAR: u128 = 10_u128.pow(36);
 
-/// A number as it stands in the text: `whole.fraction` times ten to the `exponent`.
+/// A number as it stands in the text: the digits of `whole` and `fraction`.
 pub(super) struct Number<'a> {
     negative: bool,
     whole: &'a [u8],
     fraction: &'a [u8],
+    /// Of the last digit that is not zero, and zero when there is none: it does not depend on the spelling.
     exponent: i128,
 }
 
@@ -34,28 +35,41 @@ impl<'a> Number<'a> {
             }
         }
         let (exponent, at) = read_exponent(text, at)?;
-        Some((Self { negative, whole, fraction, exponent }, at))
+        let mut number = Self { negative, whole, fraction, exponent: 0 };
+        if !number.is_zero() {
+            let moved = as_exponent(number.trailing_zeros()) - as_exponent(fraction.len());
+            number.exponent = exponent.saturating_add(moved);
+        }
+        (number.exponent.unsigned_abs() < FAR).then_some((number, at))
+    }
+
+    fn digits(&self) -> impl DoubleEndedIterator<Item = u8> {
+        self.whole.iter().chain(self.fraction).copied()
+    }
+
+    fn is_zero(&self) -> bool {
+        self.digits().all(|digit| digit == b'0')
+    }
+
+    fn trailing_zeros(&self) -> usize {
+        self.digits().rev().take_while(|digit| *digit == b'0').count()
     }
 
     /// Appends the one spelling that all equal numbers share: digits without zeros at either end, and an exponent.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let all = || self.whole.iter().chain(self.fraction).copied();
-        let leading = all().take_while(|digit| *digit == b'0').count();
-        let length = self.whole.len() + self.fraction.len();
-        if leading == length {
+        if self.is_zero() {
             // Minus zero is zero.
             out.push(b'0');
             return;
         }
-        let trailing = all().rev().take_while(|digit| *digit == b'0').count();
         if self.negative {
             out.push(b'-');
         }
-        out.extend(all().skip(leading).take(length - leading - trailing));
-        let exponent = self.exponent + as_exponent(trailing) - as_exponent(self.fraction.len());
-        if exponent != 0 {
+        let kept = self.whole.len() + self.fraction.len() - self.trailing_zeros();
+        out.extend(self.digits().take(kept).skip_while(|digit| *digit == b'0'));
+        if self.exponent != 0 {
             // Writing to a vector cannot fail.
-            let _ = write!(out, "e{exponent}");
+            let _ = write!(out, "e{}", self.exponent);
         }
     }
 }
@@ -79,11 +93,12 @@ fn read_exponent(text: &[u8], mut at: usize) -> Option<(i128, usize)> {
     let sign = text.get(at).filter(|byte| matches!(byte, b'+' | b'-'));
     at += usize::from(sign.is_some());
     let all = digits(text, at);
-    let zeros = all.iter().take_while(|digit| **digit == b'0').count();
-    if all.is_empty() || all.len() - zeros > EXPONENT_DIGITS {
+    if all.is_empty() {
         return None;
     }
-    let size = all.iter().fold(0_i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
+    // What does not fit is far beyond all measure, and stays so.
+    let more = |size: i128, digit: &u8| size.saturating_mul(10).saturating_add(i128::from(digit - b'0'));
+    let size = all.iter().fold(0, more);
     Some((if sign == Some(&b'-') { -size } else { size }, at + all.len()))
 }
 
@@ -98,6 +113,8 @@ mod tests {
         (end == text.len()).then(|| String::from_utf8(out).unwrap())
     }
 
+    const FARTHEST: &str = "1e999999999999999999999999999999999999";
+
     #[test]
     fn equal_numbers_share_one_spelling() {
         for (value, spellings) in [
@@ -107,6 +124,11 @@ mod tests {
             ("-15e-1", &["-1.5", "-15e-1", "-0.150E1"]),
             ("1e400000000", &["1e400000000", "10e399999999", "0.1e400000001"]),
             ("1e99999999999999999999", &["1e99999999999999999999", "10e99999999999999999998"]),
+            (
+                FARTHEST,
+                &[FARTHEST, "10e999999999999999999999999999999999998", "0.1e1000000000000000000000000000000000000"],
+            ),
+            ("0", &["0e9999999999999999999999999999999999999999999999", "0.0e-1000000000000000000000000000000000000"]),
         ] {
             for spelling in spellings {
                 assert_eq!(canonical(spelling).as_deref(), Some(value), "{spelling}");
@@ -124,6 +146,20 @@ mod tests {
             ("0", "1e-400000000"),
         ] {
             assert_ne!(canonical(one), canonical(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn beyond_all_measure_is_told_by_the_value_and_not_by_its_spelling() {
+        for text in [
+            "1e1000000000000000000000000000000000000",
+            "10e999999999999999999999999999999999999",
+            "1e-1000000000000000000000000000000000000",
+            "0.1e-999999999999999999999999999999999999",
+            "1e99999999999999999999999999999999999999999999",
+            "10e-99999999999999999999999999999999999999999999",
+        ] {
+            assert_eq!(canonical(text), None, "{text}");
         }
     }
 

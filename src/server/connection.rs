@@ -1,13 +1,12 @@
 //! One client connection, from the accepted socket to its end: who is there, and which HTTP is spoken.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -17,7 +16,7 @@ use super::front::{self, Failure};
 use super::pace::Cut;
 use super::{Doorway, http1, http2};
 use crate::telemetry::Timeout;
-use crate::wire::{Client, Inbound, Phase, Watch};
+use crate::wire::{Client, Inbound};
 
 /// A connection that has come as far as its first request.
 enum Arrived {
@@ -82,30 +81,24 @@ async fn arrive(mut stream: Ahead<TcpStream>, client: &mut Client, doorway: &Doo
         if front.http2.is_some() {
             rest(&mut stream, doorway).await?;
         }
-        let http2 = front.begins_http2(&mut stream, limit).await?;
+        let http2 = front.begins_http2(&mut stream, limit).await.inspect_err(|failure| {
+            if matches!(failure, Failure::Slow) {
+                doorway.metrics.timed_out(Timeout::Header);
+            }
+        })?;
         return Ok(Arrived::Plain { stream, http2 });
     };
-    let stream = Box::new(front.encrypted(tls, stream).await?);
+    let stream = Box::new(front.encrypted(tls, stream, &doorway.connections).await?);
     client.secure = true;
     client.certificate = front::certificate(&stream);
     let http2 = front::agreed_http2(&stream);
     Ok(Arrived::Encrypted { stream, http2 })
 }
 
-/// A connection rests until its first byte comes, and may have to make room meanwhile.
+/// A connection rests until its first byte comes.
 async fn rest(stream: &mut Ahead<TcpStream>, doorway: &Doorway) -> Result<(), Failure> {
-    if !stream.seen().is_empty() {
-        return Ok(());
-    }
-    let watch = Arc::new(Watch::new(Version::HTTP_11));
-    doorway.connections.watch(&watch);
-    let dismissed = poll_fn(|cx| match watch.waits(cx.waker()) {
-        Phase::Leaving => Poll::Ready(()),
-        Phase::Rest(_) | Phase::Head(_) | Phase::Busy => Poll::Pending,
-    });
     tokio::select! {
-        came = stream.more() => Ok(came.map(drop)?),
-        () = dismissed => Err(Failure::Idle),
+        came = front::first_byte(stream, &doorway.connections) => came,
         () = tokio::time::sleep(doorway.limits.keep_alive_timeout) => {
             doorway.metrics.timed_out(Timeout::KeepAlive);
             Err(Failure::Idle)

@@ -1,21 +1,24 @@
 //! What a client connection goes through before its first request: PROXY header, TLS, the choice of HTTP. The steps
 //! only; their order is in `connection`.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::ahead::Ahead;
-use super::{FAREWELL, http2, proxy_header};
+use super::{Connections, FAREWELL, http2, proxy_header};
 use crate::telemetry::{Handshake, Metrics, Timeout};
 use crate::tls;
-use crate::wire::{Certificate, Network};
+use crate::wire::{Certificate, Network, Phase, Watch};
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -81,10 +84,15 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the client has only left, as a balancer's probe of the port does.
+    /// Whether the client has only left, as a balancer's probe of the port does, or had to make room.
     fn is_leave(&self) -> bool {
-        let (Self::Io(error) | Self::Proxy(proxy_header::Fault::Broken(error))) = self else { return false };
-        matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+        match self {
+            Self::Io(error) | Self::Proxy(proxy_header::Fault::Broken(error)) => {
+                matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+            }
+            Self::Idle => true,
+            Self::Slow | Self::NotTls | Self::Proxy(_) => false,
+        }
     }
 }
 
@@ -130,12 +138,21 @@ impl Front {
         .await
     }
 
-    /// Shakes hands.
-    pub(super) async fn encrypted<IO>(&self, tls: &Tls, stream: Ahead<IO>) -> Result<TlsStream<Ahead<IO>>, Failure>
+    /// Shakes hands. As long as the client has not begun, its connection rests.
+    pub(super) async fn encrypted<IO>(
+        &self,
+        tls: &Tls,
+        mut stream: Ahead<IO>,
+        connections: &Connections,
+    ) -> Result<TlsStream<Ahead<IO>>, Failure>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.counted(Handshake::Tls, within(tls.timeout, tls.accept(stream)).await)
+        let shaken = async {
+            first_byte(&mut stream, connections).await?;
+            tls.accept(stream).await
+        };
+        self.counted(Handshake::Tls, within(tls.timeout, shaken).await)
     }
 
     fn counted<T>(&self, step: Handshake, done: Result<T, Failure>) -> Result<T, Failure> {
@@ -156,10 +173,8 @@ impl Tls {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        while stream.seen().is_empty() {
-            if !stream.more().await? {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
+        if stream.seen().is_empty() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         if stream.seen().first() != Some(&HANDSHAKE_RECORD) {
             // Best effort, as for a connection over the limit.
@@ -171,6 +186,26 @@ impl Tls {
             return Err(Failure::NotTls);
         }
         Ok(TlsAcceptor::from(self.server.config()).accept(stream).await?)
+    }
+}
+
+/// Waits for a connection's first byte, or its end. Until then it rests, and may have to make room.
+pub(super) async fn first_byte<IO>(stream: &mut Ahead<IO>, connections: &Connections) -> Result<(), Failure>
+where
+    IO: AsyncRead + Unpin,
+{
+    if !stream.seen().is_empty() {
+        return Ok(());
+    }
+    let watch = Arc::new(Watch::new(Version::HTTP_11));
+    connections.watch(&watch);
+    let dismissed = poll_fn(|cx| match watch.waits(cx.waker()) {
+        Phase::Leaving => Poll::Ready(()),
+        Phase::Rest(_) | Phase::Head(_) | Phase::Busy => Poll::Pending,
+    });
+    tokio::select! {
+        came = stream.more() => Ok(came.map(drop)?),
+        () = dismissed => Err(Failure::Idle),
     }
 }
 

@@ -13,13 +13,14 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::Doorway;
 use super::answer::Answer;
 use super::pace::{Cut, Pace};
+use super::taken::{Taken, handed};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound, Watch, fields};
 
@@ -77,6 +78,10 @@ where
         let (mut head, body) = request.into_parts();
         let well_formed = is_well_formed(&head);
         in_words_of_http1(&mut head);
+        let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        if let Err(fault) = doorway.limits.heads().judge(target, head.headers.len()) {
+            head.extensions.insert(fault);
+        }
         let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
         let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
@@ -90,7 +95,7 @@ where
         }
     });
     let paced = Pace::new(io, Arc::clone(&watch), doorway);
-    let connection = builder(settings).serve_connection(TokioIo::new(paced), service);
+    let connection = builder(settings, doorway).serve_connection(TokioIo::new(paced), service);
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
@@ -98,7 +103,7 @@ where
             tracing::debug!(peer = %client.peer, "connection closed: too many requests were taken back");
             return Ok(());
         }
-        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => {}
+        () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => doorway.metrics.timed_out(Timeout::KeepAlive),
         () = doorway.closing.begun.cancelled() => {}
         () = tokio::time::sleep(doorway.limits.connection_age) => doorway.metrics.timed_out(Timeout::ConnectionAge),
     }
@@ -111,8 +116,9 @@ where
     }
 }
 
-fn builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn builder(settings: &Settings, doorway: &Doorway) -> http2::Builder<Taken> {
+    let requests = Taken { limit: doorway.limits.send_timeout, metrics: Arc::clone(&doorway.metrics) };
+    let mut builder = http2::Builder::new(requests);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(settings.streams)
@@ -222,6 +228,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        handed(false);
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(bytes))) => self.rest = bytes,
@@ -231,6 +238,7 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Counted<B> {
             }
         }
         let piece = self.rest.len().min(PIECE);
+        handed(true);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 

@@ -11,6 +11,7 @@ mod pace;
 mod places;
 mod proxy_header;
 mod strict;
+mod taken;
 mod turn;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};

@@ -154,3 +154,16 @@ fn a_body_stops_at_its_window() {
     assert!(memory(&gateway) < before + 16 * 1024);
     serves(&gateway);
 }
+
+#[test]
+fn an_answer_that_is_not_taken_ends_its_stream_alone() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(200, &[], vec![b'x'; 1 << 20]));
+    let gateway = gateway(&upstream, "limits: { send_timeout: 500ms }");
+    let mut raw = Raw::open(gateway.address);
+    raw.send(&Raw::head(1, "GET", "/plain", true));
+    assert_eq!(raw.wait_for(RESET, 1).payload, CANCEL.to_be_bytes());
+    gateway.wait_for_metric("oncegate_timeouts_total{kind=\"client_write\"}", 1.0);
+    upstream.wait_for_closed(1);
+    raw.send(&Raw::head(3, "GET", "/plain", true));
+    assert_eq!(raw.status(3), 200, "the connection goes on");
+}

@@ -255,11 +255,32 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     let mut idle = Raw::open(gateway.address);
     let mut torn = Raw::open(gateway.address);
     torn.send(&Raw::torn_head(1));
+    let mut begun = Raw::connect(gateway.address);
+    begun.send(&PREFACE[..5]);
     let mut silent = connect(gateway.address).unwrap();
     idle.wait_for_goaway();
     idle.wait_for_end();
     torn.wait_for_end();
+    begun.wait_for_end();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    gateway.wait_for_metric("oncegate_timeouts_total{kind=\"keep_alive\"}", 3.0);
+    gateway.wait_for_metric("oncegate_timeouts_total{kind=\"header\"}", 1.0);
     gate.open();
     assert_eq!(running.wait().unwrap().status, 201);
+}
+
+#[test]
+fn a_head_is_bounded_as_over_http1() {
+    let upstream = books();
+    let gateway = gateway(&upstream, "limits: { target: 1KiB, headers: 20 }");
+    let client = Multiplexed::plain(gateway.address);
+    let long = format!("/{}", "a".repeat(1024));
+    let told = client.send(request("GET", &long, &[], ""));
+    assert_eq!((told.status, told.code().as_deref()), (414, Some("target-too-long")));
+    let names: Vec<String> = (0..20).map(|number| format!("x-{number}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let told = client.send(request("GET", "/orders", &fields, ""));
+    assert_eq!((told.status, told.code().as_deref()), (431, Some("headers-too-large")));
+    assert!(upstream.requests().is_empty());
+    assert_eq!(client.send(order("k", "x")).status, 201, "the connection goes on");
 }

@@ -200,3 +200,16 @@ fn curl_speaks_http2() {
     }
     assert_eq!(upstream.requests().len(), 1);
 }
+
+#[test]
+fn a_client_that_begins_no_handshake_makes_room_for_a_new_one() {
+    let (authority, upstream) = (Authority::new(), books());
+    let issued = authority.issue("a", "a.test");
+    let gateway = gateway(&upstream, &Issued::yaml(&[&issued], "workers: 1\nlimits: { connections: 2 }"));
+    let mut silent = [connect(gateway.address).unwrap(), connect(gateway.address).unwrap()];
+    // A newcomer that is there before the others were looked at finds no room yet.
+    let mut stream = (0..50).find_map(|_| authority.client().visit(gateway.address, "a.test").ok()).unwrap();
+    assert_eq!(ask(&mut stream, &Call::post("/orders").key("k").body("x")).unwrap().status, 201);
+    assert_eq!(silent[0].read(&mut [0]).unwrap(), 0, "the one that has rested longest");
+    assert_eq!(gateway.metric("oncegate_handshakes_failed_total{step=\"tls\"}"), 0.0);
+}

@@ -42,8 +42,8 @@ impl Reader {
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte(field)?;
             let bits = u64::from(byte & 0x7F);
-            // Only one bit is left for the tenth byte.
-            if bits << shift >> shift != bits {
+            // Only one bit is left for the tenth byte; and a last byte that adds nothing would be a second spelling.
+            if bits << shift >> shift != bits || byte == 0 && shift > 0 {
                 break;
             }
             number |= bits << shift;

@@ -211,6 +211,17 @@ fn lengths_are_not_believed() {
 }
 
 #[test]
+fn a_number_has_one_spelling() {
+    let mut record = sample();
+    record.state = State::Completed { at: record.expires, answer: Answer::Unseen };
+    let mut bytes = encode(&record);
+    assert_eq!(bytes.pop(), Some(0), "the distance of `at`");
+    for overlong in [&[0x80, 0x00][..], &[0x80, 0x80, 0x00]] {
+        assert_eq!(decode(&[&bytes[..], overlong].concat()), Err(CodecError::OutOfRange("time")));
+    }
+}
+
+#[test]
 fn unknown_names_and_causes_are_refused() {
     let mut record = sample();
     record.state = State::InDoubt { since: record.expires, cause: Cause::Abandoned };

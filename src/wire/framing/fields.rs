@@ -3,7 +3,7 @@
 use super::body::Body;
 use super::chunks::Chunks;
 use super::lines::{field, is_token};
-use super::{Fault, Kind};
+use super::{Fault, Kind, TOO_MANY_FIELDS};
 
 /// What the fields read so far say.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +31,7 @@ impl Fields {
         let (name, value) = field(line)?;
         self.count += 1;
         if self.count > most {
-            return Err(Fault::too_large("Too many fields."));
+            return Err(Fault::too_large(TOO_MANY_FIELDS));
         }
         // Most names have another length than these.
         match name.len() {

@@ -16,6 +16,8 @@ use http::StatusCode;
 pub use request::Requests;
 pub use response::Answers;
 
+const TOO_MANY_FIELDS: &str = "Too many fields.";
+
 /// How much of a head is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -34,6 +36,20 @@ impl Limits {
     pub const REQUEST: Self = Self { target: 8 << 10, head: 64 << 10, fields: 100, trailers: 8 << 10 };
     /// What is taken from upstreams: they are ours, and may say more.
     pub const ANSWER: Self = Self { target: 0, head: 64 << 10, fields: 256, trailers: 16 << 10 };
+
+    /// Judges a request's head that was read by somebody else, by the bytes of its target and its count of fields.
+    ///
+    /// # Errors
+    /// When there are too many of either.
+    pub fn judge(&self, target: usize, fields: usize) -> Result<(), Fault> {
+        if target > self.target {
+            return Err(Fault::target_too_long());
+        }
+        if fields > self.fields {
+            return Err(Fault::too_large(TOO_MANY_FIELDS));
+        }
+        Ok(())
+    }
 }
 
 /// Why bytes are refused. Nothing that comes after them on their connection can be trusted.
@@ -81,6 +97,10 @@ impl Fault {
 
     const fn too_large(detail: &'static str) -> Self {
         Self { kind: Kind::HeadTooLarge, detail }
+    }
+
+    const fn target_too_long() -> Self {
+        Self { kind: Kind::TargetTooLong, detail: "The request's target is too long." }
     }
 }
 

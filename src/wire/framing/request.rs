@@ -203,9 +203,7 @@ fn split(line: &[u8], limit: usize) -> Result<Option<Parts<'_>>, Fault> {
     };
     match rest.iter().take(limit + 1).position(|byte| *byte == b' ') {
         Some(end) => Ok(Some(Parts { target: &rest[..end], version: &rest[end + 1..] })),
-        None if rest.len() > limit => {
-            Err(Fault { kind: Kind::TargetTooLong, detail: "The request's target is too long." })
-        }
+        None if rest.len() > limit => Err(Fault::target_too_long()),
         None => Ok(None),
     }
 }
