@@ -203,7 +203,12 @@ impl Body for Incoming {
         if (broken || frame.is_none() || this.is_end_stream())
             && let Some(run) = this.run.take()
         {
-            if broken { run.failed() } else { run.succeeded() }
+            match &frame {
+                Some(Err(BodyError::Broken(_) | BodyError::Idle)) => run.failed(),
+                // What takes too long in all may have waited for its reader: that is no word about the server.
+                Some(Err(BodyError::Overtime)) => drop(run),
+                Some(Ok(_)) | None => run.succeeded(),
+            }
         }
         Poll::Ready(frame)
     }

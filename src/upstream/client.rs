@@ -13,9 +13,8 @@ use super::fleet::Fleet;
 use super::outcome::{Tried, judge};
 use super::pool::Pool;
 use super::resolve::SystemResolver;
-use super::run::Choice;
+use super::run::{Asked, Choice};
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
-use crate::clock::Clock;
 use crate::wire::Upload;
 
 /// One worker's way to an API, with its own connections.
@@ -51,7 +50,7 @@ impl Upstream {
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
-        let asked = Clock::instant();
+        let asked = Asked::now(request.body().upload());
         let mut request = for_the_wire(request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;

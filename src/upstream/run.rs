@@ -1,7 +1,7 @@
 //! One request's stay at a server: chosen, under way, over. What became of it is what the server's health is judged by.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -11,13 +11,13 @@ use super::endpoint::Endpoint;
 use super::fleet::Fleet;
 use super::pool::Pool;
 use crate::clock::Clock;
+use crate::wire::Upload;
 
 /// The servers that one request may go to, one after the other.
 pub(super) struct Choice {
     fleet: Arc<Fleet>,
     endpoints: Arc<Vec<Arc<Endpoint>>>,
-    /// When the request came to be sent.
-    asked: Instant,
+    asked: Asked,
     turn: usize,
     tried: Vec<usize>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Choice {
 pub(super) struct Run {
     fleet: Arc<Fleet>,
     endpoint: Arc<Endpoint>,
-    asked: Instant,
+    asked: Asked,
     /// It tries out an ejected server, which takes no other request meanwhile.
     trial: bool,
     /// Nothing has been seen of it yet: no answer's head, no failure.
@@ -36,9 +36,35 @@ pub(super) struct Run {
     _place: Option<Arc<OwnedSemaphorePermit>>,
 }
 
+/// What a server is asked: how long it has kept its client waiting, and whether that client keeps its word.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// When the request came to be sent.
+    since: Instant,
+    /// The body, where its client is still sending it.
+    upload: Option<Upload>,
+}
+
+impl Asked {
+    /// A request that comes to be sent now.
+    pub(super) fn now(upload: Option<Upload>) -> Self {
+        Self { since: Clock::instant(), upload }
+    }
+
+    /// How long the client has been waiting. While it is sending itself, it is not.
+    fn waiting(&self) -> Duration {
+        self.upload.as_ref().map_or_else(|| self.since.elapsed(), Upload::turn)
+    }
+
+    /// Whether the client left the request without an end: no server can see that through.
+    fn is_cut_off(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| upload.fault().is_some())
+    }
+}
+
 impl Choice {
-    /// For a request that came to be sent at this time.
-    pub(super) async fn of(fleet: &Arc<Fleet>, asked: Instant) -> Result<Self, NotSent> {
+    /// For this request.
+    pub(super) async fn of(fleet: &Arc<Fleet>, asked: Asked) -> Result<Self, NotSent> {
         let endpoints = fleet.endpoints().await?;
         Ok(Self { fleet: Arc::clone(fleet), endpoints, asked, turn: fleet.turn(), tried: Vec::new() })
     }
@@ -56,7 +82,7 @@ impl Choice {
             return Some(Run {
                 fleet: Arc::clone(&self.fleet),
                 endpoint: Arc::clone(endpoint),
-                asked: self.asked,
+                asked: self.asked.clone(),
                 trial,
                 open: true,
                 _place: place.cloned(),
@@ -94,9 +120,12 @@ impl Run {
         self.endpoint.health().succeeded();
     }
 
-    /// The server could not be reached, or broke off.
+    /// The server could not be reached, or broke off. Where it was the client that broke off, nothing was seen of the
+    /// server: clients must not be able to talk one out of service.
     pub(super) fn failed(mut self) {
-        self.fail();
+        if !self.asked.is_cut_off() {
+            self.fail();
+        }
     }
 
     fn fail(&mut self) {
@@ -107,7 +136,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.open && self.asked.elapsed() >= self.fleet.settings().response_timeout {
+        if self.open && self.asked.waiting() >= self.fleet.settings().response_timeout {
             // Whoever asked has waited long enough for an answer.
             self.fail();
         } else if self.open && self.trial {

@@ -56,15 +56,20 @@ impl Upload {
     /// client's.
     pub async fn overdue(&self, limit: Duration) {
         loop {
-            let left = match self.stage() {
-                Stage::Handed(since) => limit.saturating_sub(since.elapsed()),
-                // The upstream's turn begins now at the earliest.
-                Stage::Awaited | Stage::Failed(_) => limit,
-            };
+            // Where it is not the upstream's turn, that begins now at the earliest.
+            let left = limit.saturating_sub(self.turn());
             if left.is_zero() {
                 return;
             }
             tokio::time::sleep(left).await;
+        }
+    }
+
+    /// How long it has been the upstream's turn.
+    pub fn turn(&self) -> Duration {
+        match self.stage() {
+            Stage::Handed(since) => since.elapsed(),
+            Stage::Awaited | Stage::Failed(_) => Duration::ZERO,
         }
     }
 

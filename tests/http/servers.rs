@@ -68,6 +68,21 @@ fn a_server_that_does_not_answer_is_left_out() {
 }
 
 #[test]
+fn clients_that_break_off_speak_against_no_server() {
+    let servers = [(); 2].map(|()| ScriptedUpstream::start(made));
+    let addresses = servers.each_ref().map(|server| server.address().to_string());
+    let gateway = start(&addresses, "ejection: { failures: 1, for: 1h }");
+    let head = "POST /plain HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for _ in 0..4 {
+        let answer = crate::raw::talk(gateway.address, format!("{head}1\r\nx\r\nno size").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    assert_eq!(gateway.send(&Call::post("/plain").body("x")).status, 201);
+    assert_eq!(gateway.metric(r#"oncegate_upstream_ejections_total{upstream="orders"}"#), 0.0);
+    gateway.wait_for_metric(r#"oncegate_upstream_servers{state="healthy",upstream="orders"}"#, 2.0);
+}
+
+#[test]
 fn what_one_server_may_have_got_goes_to_no_other() {
     let servers = [(); 2].map(|()| ScriptedUpstream::start(|_| Reply::reset()));
     let addresses = servers.each_ref().map(|server| server.address().to_string());
