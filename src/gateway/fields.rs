@@ -30,7 +30,9 @@ pub fn check_fields(
         return refused(format!("`Connection` names {name}, which is not the connection's own."));
     }
     let named = |name: &&HeaderName| name.as_str().contains('_');
-    if let Some(name) = head.headers.keys().find(named).filter(|_| underscores == Underscores::Refuse) {
+    if underscores == Underscores::Refuse
+        && let Some(name) = head.headers.keys().find(named)
+    {
         return refused(format!("The name of the field {name} has an underscore."));
     }
     match method_override(head) {
