@@ -82,8 +82,8 @@ impl Source {
             let refusal = |name| format!("`{name}` differs: it needs a restart");
             return Err(unchangeable.into_iter().map(refusal).collect());
         }
-        // What may fail comes first.
-        let fresh = state.succeeded_by(new.clone()).map_err(|error| vec![format!("tls: {error}")])?;
+        // What may fail comes first, and what does something even if the rest fails comes last of it.
+        let front = state.front_for(&new).map_err(|error| vec![format!("tls: {error}")])?;
         let watched = new.watch != state.settings.watch;
         let eye = watched.then(|| self.eye(new.watch)).transpose();
         let eye = eye.map_err(|error| vec![format!("reload.watch: {error}")])?;
@@ -97,7 +97,7 @@ impl Source {
         let changes = summary(&state.settings, &new);
         parts.arbiter.lines.limit(new.gateway.limits.waiters);
         parts.arbiter.filter.remember_for(new.filter.lifetime);
-        parts.live.exchange(fresh);
+        parts.live.exchange(state.succeeded_by(new, front));
         state.retire(&parts.live.now());
         parts.reload_certificates();
         Ok(changes)

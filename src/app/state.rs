@@ -49,20 +49,23 @@ impl State {
         Ok(Self::over(settings, gateway, Arc::new(front), Connections::default(), closing))
     }
 
-    /// The next one: what is counted and held under this one counts under it too.
+    /// What connections go through before their first request under the next settings.
     ///
     /// # Errors
     /// When its certificates cannot be used.
-    pub(super) fn succeeded_by(&self, settings: Settings) -> Result<Self, tls::Error> {
+    pub(super) fn front_for(&self, settings: &Settings) -> Result<Arc<Front>, tls::Error> {
+        if settings.server.front == self.settings.server.front {
+            return Ok(Arc::clone(&self.doorway.front));
+        }
+        front(settings, Arc::clone(self.gateway.metrics())).map(Arc::new)
+    }
+
+    /// The next one: what is counted and held under this one counts under it too.
+    pub(super) fn succeeded_by(&self, settings: Settings, front: Arc<Front>) -> Self {
         let Doorway { connections, closing, .. } = &*self.doorway;
-        let front = if settings.server.front == self.settings.server.front {
-            Arc::clone(&self.doorway.front)
-        } else {
-            Arc::new(front(&settings, Arc::clone(self.gateway.metrics()))?)
-        };
         let fleets = fleets(&settings, self.gateway.fleets());
         let gateway = self.gateway.succeeded_by(settings.gateway.clone(), fleets);
-        Ok(Self::over(settings, gateway, front, connections.clone(), closing.clone()))
+        Self::over(settings, gateway, front, connections.clone(), closing.clone())
     }
 
     /// Lets go of the upstreams that the next one does not have.

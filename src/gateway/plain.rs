@@ -53,7 +53,7 @@ impl Gateway {
                 }
                 let body = match wish.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS) {
                     Some(client) => {
-                        self.tunnel(client, &mut head, slot);
+                        self.tunnel(client, &mut head, (slot, body));
                         Body::empty()
                     }
                     None => Body::upstream(body, slot, &self.shared.metrics),

@@ -15,6 +15,7 @@ use super::Gateway;
 use super::limits::Slot;
 use super::problem::Problem;
 use crate::clock::Clock;
+use crate::upstream::Incoming;
 
 const WEBSOCKET: &str = "websocket";
 /// Bytes that a tunnel takes at a time, each way.
@@ -65,8 +66,8 @@ pub(super) fn set(headers: &mut HeaderMap) {
 
 impl Gateway {
     /// Joins the two connections once the client has read its 101. The tunnel counts as a request under way until its
-    /// end, which is a side's end, a long silence, or the gateway's.
-    pub(super) fn tunnel(&self, client: OnUpgrade, answer: &mut response::Parts, slot: Slot) {
+    /// end, which is a side's end, a long silence, or the gateway's; `held` is what it holds until then.
+    pub(super) fn tunnel(&self, client: OnUpgrade, answer: &mut response::Parts, held: (Slot, Incoming)) {
         let Some(upstream) = answer.extensions.remove::<OnUpgrade>() else { return };
         set(&mut answer.headers);
         let idle = self.shared.settings.limits.websocket_idle_timeout;
@@ -77,7 +78,7 @@ impl Gateway {
                 () = join(client, upstream, idle) => {}
                 () = give_up.cancelled() => {}
             }
-            drop(slot);
+            drop(held);
         });
     }
 }

@@ -107,6 +107,7 @@ pub struct Incoming {
 enum Source {
     Http1(Http1),
     Http2(http2::Body),
+    Upgraded,
 }
 
 /// On an HTTP/1 connection: when the body has ended cleanly, the connection goes back to the pool; dropped before that,
@@ -131,9 +132,9 @@ impl Incoming {
         Self { source: Source::Http2(body), run: None, patience: None }
     }
 
-    /// A body whose connection is somebody else's.
-    pub(super) fn bare(body: hyper::body::Incoming) -> Self {
-        Self { source: Source::Http1(Http1 { body, home: None }), run: None, patience: None }
+    /// None: the connection speaks another protocol from here on. What it holds is held for as long as that lasts.
+    pub(super) fn upgraded() -> Self {
+        Self { source: Source::Upgraded, run: None, patience: None }
     }
 
     /// The same, with so much patience between two bytes.
@@ -146,7 +147,7 @@ impl Incoming {
 
     /// The same; its end is the end of this stay.
     pub(super) fn during(mut self, run: Run) -> Self {
-        if self.is_end_stream() {
+        if self.is_end_stream() && !matches!(self.source, Source::Upgraded) {
             run.succeeded();
         } else {
             self.run = Some(Box::new(run));
@@ -187,6 +188,7 @@ impl Body for Incoming {
         let polled = match &mut this.source {
             Source::Http1(body) => body.poll_frame(cx),
             Source::Http2(body) => body.poll_frame(cx),
+            Source::Upgraded => Poll::Ready(None),
         };
         let frame = match (polled, &mut this.patience) {
             (Poll::Ready(Some(Ok(frame))), Some(patience)) => {
@@ -217,6 +219,7 @@ impl Body for Incoming {
         match &self.source {
             Source::Http1(body) => body.body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
+            Source::Upgraded => true,
         }
     }
 
@@ -224,6 +227,7 @@ impl Body for Incoming {
         match &self.source {
             Source::Http1(body) => body.body.size_hint(),
             Source::Http2(body) => body.size_hint(),
+            Source::Upgraded => SizeHint::with_exact(0),
         }
     }
 }

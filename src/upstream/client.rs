@@ -136,7 +136,7 @@ async fn exchange(
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
     }
     // The connection is the new protocol's, for whoever takes it out of the answer.
-    Ok(answer.map(Incoming::bare))
+    Ok(answer.map(|_| Incoming::upgraded()))
 }
 
 /// Until an upstream that has its request has said nothing for too long.

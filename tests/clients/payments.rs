@@ -74,6 +74,18 @@ struct Case {
     gateway: Option<Gateway>,
 }
 
+/// Whether a client has closed its connection, or reset it. To the gateway a close may be a half, so the request goes
+/// on; the system knows that an end came.
+fn has_left(gateway: &Gateway) -> bool {
+    let ended = format!(":{:04X} ", gateway.address.port());
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let waits_to_close = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| format!("{local} ").ends_with(&ended)) && fields.get(3) == Some(&"08")
+    };
+    sockets.lines().any(waits_to_close) || gateway.metric(r#"oncegate_clients_gone_total{route="pay"}"#) > 0.0
+}
+
 impl Case {
     fn guarded(library: &'static Library, issued: &Issued, trouble: Trouble, outcomes: &'static str) -> Self {
         Self::new(library, issued, trouble, Some(outcomes))
@@ -115,23 +127,11 @@ impl Case {
         wait_until("the API has the request", || !self.api.requests().is_empty());
         match &self.gateway {
             Some(gateway) if self.outcomes.is_some() => {
-                wait_until("the client has left", || self.has_left(gateway));
+                wait_until("the client has left", || has_left(gateway));
             }
             _ => wait_until("the client comes again", || self.api.requests().len() > 1),
         }
         self.gate.open();
-    }
-
-    /// Whether a client has closed its connection, or reset it. To the gateway a close may be a half, so the request goes
-    /// on; the system knows that an end came.
-    fn has_left(&self, gateway: &Gateway) -> bool {
-        let ended = format!(":{:04X} ", gateway.address.port());
-        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let waits_to_close = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            fields.get(1).is_some_and(|local| format!("{local} ").ends_with(&ended)) && fields.get(3) == Some(&"08")
-        };
-        sockets.lines().any(waits_to_close) || gateway.metric(r#"oncegate_clients_gone_total{route="pay"}"#) > 0.0
     }
 
     fn answered(&self, verdict: &str) -> bool {
