@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::Request;
 
 use super::systemd::{Pulse, Service, watch_over};
+use super::watch::Watch;
 use super::{LAST_WRITES, Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
 use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
 use crate::store::Store;
-use crate::tls::Watch;
 use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.

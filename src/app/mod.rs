@@ -57,9 +57,6 @@ pub enum StartError {
     /// A socket that the process was started with cannot be used.
     #[error("the sockets that this process was started with (`LISTEN_FDS`) cannot be used: {0}")]
     Inherited(#[source] io::Error),
-    /// The configuration file cannot be watched.
-    #[error("the configuration file cannot be watched (`reload.watch`): {0}")]
-    Watch(#[source] notify::Error),
     /// Two metrics have one name.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -112,7 +109,7 @@ pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, Start
         (Signals::new().map_err(StartError::Thread)?, signal(SignalKind::hangup()).map_err(StartError::Thread)?)
     };
     let lines_lost = logs.lines_lost();
-    let source = Source::new(file.to_owned(), settings.watch, logs)?;
+    let source = Source::new(file.to_owned(), settings.watch, logs);
     let running = Running::start(settings, lines_lost, inherited)?;
     let ended = runtime.block_on(running.live_out(source, signals, hangups));
     // Dropped, it would wait for the thread that waits for the drain.

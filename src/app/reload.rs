@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
+use super::Parts;
 use super::changes::{fixed, summary};
 use super::watch::Watch;
-use super::{Parts, StartError};
 use crate::clock::Clock;
 use crate::config;
 use crate::telemetry::{Logs, ReloadResult};
@@ -22,21 +22,21 @@ pub(super) struct Source {
 
 impl Source {
     /// The file that the gateway was started on; watched, where the settings say so.
-    pub(super) fn new(file: PathBuf, watched: bool, logs: Logs) -> Result<Self, StartError> {
+    pub(super) fn new(file: PathBuf, watched: bool, logs: Logs) -> Self {
         let mut source = Self { file, seen: None, watch: None, logs };
         source.seen = source.digest();
-        source.watch = source.eye(watched).map_err(StartError::Watch)?;
-        Ok(source)
+        source.watch = source.eye(watched);
+        source
     }
 
-    fn eye(&self, watched: bool) -> notify::Result<Option<Watch>> {
-        watched.then(|| Watch::start(&self.file)).transpose()
+    fn eye(&self, watched: bool) -> Option<Watch> {
+        watched.then(|| Watch::new(std::iter::once(self.file.as_path())))
     }
 
     /// Waits until the file, being watched, has another content.
     pub(super) async fn changed(&mut self) {
-        while let Some(watch) = &self.watch {
-            watch.stirred().await;
+        while let Some(watch) = &mut self.watch {
+            watch.changed().await;
             // One that is away comes back, or is refused at the next SIGHUP.
             if let Some(found) = self.digest()
                 && self.seen != Some(found)
@@ -84,12 +84,9 @@ impl Source {
         }
         // What may fail comes first, and what does something even if the rest fails comes last of it.
         let front = state.front_for(&new).map_err(|error| vec![format!("tls: {error}")])?;
-        let watched = new.watch != state.settings.watch;
-        let eye = watched.then(|| self.eye(new.watch)).transpose();
-        let eye = eye.map_err(|error| vec![format!("reload.watch: {error}")])?;
         self.logs.set_level(&new.log.level).map_err(|error| vec![error])?;
-        if let Some(eye) = eye {
-            self.watch = eye;
+        if new.watch != state.settings.watch {
+            self.watch = self.eye(new.watch);
         }
         for warning in loaded.warnings {
             tracing::warn!("{warning}");

@@ -12,7 +12,7 @@ use super::{Answer, Gateway, Routed, upgrade};
 use crate::clock::Clock;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Failure, Incoming, Outgoing, Reason, Upstream, headers};
-use crate::wire::{Fault, Upload};
+use crate::wire::{Unfinished, Upload};
 
 /// Why there is no answer.
 enum Missing {
@@ -65,7 +65,7 @@ impl Gateway {
     }
 
     /// What a client is told that gets no answer. Where its own body came to no end, that is the reason.
-    fn failed(&self, routed: &Routed<'_>, missing: Missing, fault: Option<Fault>) -> Problem {
+    fn failed(&self, routed: &Routed<'_>, missing: Missing, fault: Option<Unfinished>) -> Problem {
         let metrics = &self.shared.metrics;
         let forwarded = !matches!(missing, Missing::Failed(Failure::NotSent(_)));
         // What was sent of a body that broke off has no end, so the upstream has no request.
@@ -73,8 +73,8 @@ impl Gateway {
             return fault.into();
         }
         match (fault, missing) {
-            (Some(Fault::Slow), _) => Problem::BodyTimeout { forwarded },
-            (Some(Fault::Broken), _) => Problem::BodyAborted { forwarded },
+            (Some(Unfinished::Slow), _) => Problem::BodyTimeout { forwarded },
+            (Some(Unfinished::Broken), _) => Problem::BodyAborted { forwarded },
             (None, Missing::Failed(Failure::NotSent(why))) => {
                 if why.reason == Reason::Timeout {
                     metrics.timed_out(Timeout::UpstreamConnect);

@@ -5,10 +5,8 @@ pub mod client;
 pub mod pem;
 mod server;
 mod sni;
-mod watch;
 
 pub use server::{ClientCertificates, Oldest, Pair, Server, Settings};
-pub use watch::Watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};

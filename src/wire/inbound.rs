@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Fault, Lapse, Patience, Turn, Upload};
+use super::{Lapse, Patience, Turn, Unfinished, Upload};
 use crate::clock::Clock;
 use crate::telemetry::{Metrics, Timeout};
 
@@ -87,7 +87,7 @@ impl Inbound {
                 Lapse::Total => Timeout::BodyTotal,
             });
         }
-        self.note(|upload| upload.failed(Fault::Slow));
+        self.note(|upload| upload.failed(Unfinished::Slow));
         InboundError::Slow
     }
 }
@@ -115,7 +115,7 @@ impl Body for Inbound {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
-                this.note(|upload| upload.failed(Fault::Broken));
+                this.note(|upload| upload.failed(Unfinished::Broken));
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Pending => {

@@ -20,7 +20,7 @@ pub use inbound::{Inbound, InboundError};
 pub use network::Network;
 pub use patience::{Alarm, Lapse, Patience};
 pub use sieve::{Sieve, Sifted};
-pub use upload::{Fault, Upload};
+pub use upload::{Unfinished, Upload};
 pub use watch::{Phase, Turn, Watch};
 
 /// A client's connection, as each of its requests sees it.

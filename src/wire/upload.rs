@@ -15,12 +15,12 @@ enum Stage {
     Awaited,
     /// All that came has been handed on, since then: it is the upstream's turn.
     Handed(Instant),
-    Failed(Fault),
+    Failed(Unfinished),
 }
 
 /// Why a body came to no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum Unfinished {
     /// Its client took too long.
     Slow,
     /// Its client left, or sent what is no body.
@@ -40,12 +40,12 @@ impl Upload {
         self.set(Stage::Handed(Clock::instant()));
     }
 
-    pub(super) fn failed(&self, fault: Fault) {
+    pub(super) fn failed(&self, fault: Unfinished) {
         self.set(Stage::Failed(fault));
     }
 
     /// Why it came to no end, if so.
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Unfinished> {
         match self.stage() {
             Stage::Failed(fault) => Some(fault),
             Stage::Awaited | Stage::Handed(_) => None,
@@ -99,7 +99,7 @@ mod tests {
         overdue.await;
         assert!(handed.elapsed() >= limit);
         assert_eq!(upload.fault(), None);
-        upload.failed(Fault::Slow);
-        assert_eq!(upload.fault(), Some(Fault::Slow));
+        upload.failed(Unfinished::Slow);
+        assert_eq!(upload.fault(), Some(Unfinished::Slow));
     }
 }
