@@ -1,5 +1,7 @@
 //! Tables of what fields become on their way out and back.
 
+mod pages;
+
 use super::*;
 
 type Lines<'a> = &'a [(&'a str, &'a [u8])];
@@ -372,55 +374,4 @@ fn names_with_underscores_stay_behind_where_they_are_told_to() {
     let came = map(&[("x_a", b"1"), ("x-a", b"2"), ("_", b"3")]);
     let out = super::outbound(&came, &hop(true), Manner { via: None, drop_underscores: true });
     assert_eq!(others(&out), [("x-a", &b"2"[..])]);
-}
-
-/// What a replay shows of an answer to a page of `first`, when a page of `second` asks.
-fn shown(answer: Lines<'_>, allow: &[HeaderName], first: Option<&str>, second: Option<&str>) -> HeaderMap {
-    let value = |origin: Option<&str>| origin.map(|origin| HeaderValue::from_str(origin).unwrap());
-    let recorded = replayable(&map(answer), allow, value(first).as_ref());
-    replayed(recorded, allow, value(second).as_ref()).unwrap()
-}
-
-#[test]
-fn what_an_answer_says_to_pages_is_repeated_to_the_same_origin_alone() {
-    let answer: Lines<'_> = &[
-        ("access-control-allow-origin", b"https://a.example"),
-        ("access-control-expose-headers", b"X-One"),
-        ("access-control-expose-headers", b"X-Two"),
-        ("x-own", b"1"),
-    ];
-    let (a, b) = (Some("https://a.example"), Some("https://b.example"));
-    let varies: Lines<'_> = &[("vary", b"Origin")];
-    assert_eq!(texts(&shown(answer, &[], a, a)), [answer, varies].concat());
-    for second in [b, None, Some("https://A.example"), Some("null")] {
-        assert_eq!(texts(&shown(answer, &[], a, second)), [&answer[3..], varies].concat(), "{second:?}");
-    }
-    for second in [a, None] {
-        assert_eq!(texts(&shown(answer, &[], None, second)), answer[3..], "{second:?}");
-    }
-    let allowed = [HeaderName::from_static("access-control-allow-origin")];
-    assert_eq!(texts(&shown(answer, &allowed, None, b)), [&answer[..1], &answer[3..]].concat());
-}
-
-#[test]
-fn an_answer_without_a_word_to_pages_keeps_no_origin() {
-    let origin = HeaderValue::from_static("https://a.example");
-    assert_eq!(replayable(&map(&[("x-own", b"1")]), &[], Some(&origin)).len(), 1);
-}
-
-#[test]
-fn vary_by_origin_is_said_once() {
-    for (said, lines) in [(&b"Accept"[..], 2), (b"accept, ORIGIN", 1), (b"*", 1), (b"x-origin", 2)] {
-        let mut headers = map(&[("vary", said)]);
-        vary_by_origin(&mut headers);
-        assert_eq!(headers.get_all("vary").iter().count(), lines, "{said:?}");
-    }
-}
-
-#[test]
-fn a_record_that_is_no_field_is_no_replay() {
-    let bad = |name: &'static str, value: &'static str| vec![(name.as_bytes().into(), value.as_bytes().into())];
-    assert!(replayed(bad("a b", "1"), &[], None).is_none());
-    assert!(replayed(bad("a", "1\n"), &[], None).is_none());
-    assert!(replayed(bad("a", "1"), &[], None).is_some());
 }
