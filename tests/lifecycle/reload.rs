@@ -1,6 +1,6 @@
 //! A changed configuration is taken over whole or not at all, while requests go on.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use crate::client::{Call, connect, read_answer};
 use crate::crowd::Crowd;
@@ -166,4 +166,35 @@ fn a_route_that_is_gone_tells_of_no_doubts() {
     wait_until("its doubts are told of no more", || gateway.metric(doubts) == 0.0);
     reload(&gateway, &text);
     gateway.wait_for_metric(doubts, 1.0);
+}
+
+#[test]
+fn what_connections_begin_with_follows_too() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let upstream = ready_upstream();
+    let gateway = gateway(&upstream);
+    let first_bytes = || {
+        let mut client = connect(gateway.address).unwrap();
+        client.write_all(PREFACE).unwrap();
+        let mut bytes = [0; 12];
+        client.read_exact(&mut bytes).unwrap();
+        (client, bytes)
+    };
+    let (mut kept, settings) = first_bytes();
+    assert_eq!(settings[3], 4, "no SETTINGS: {settings:?}");
+    reload(&gateway, &yaml(&upstream, "http2: { enabled: false }", ""));
+    assert_eq!(&first_bytes().1, b"HTTP/1.1 505");
+    // A connection from before goes on in what it speaks: a ping is answered.
+    kept.write_all(b"\0\0\x08\x06\0\0\0\0\0pingping").unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"pingping") {
+        let mut byte = [0];
+        kept.read_exact(&mut byte).unwrap();
+        heard.extend(byte);
+    }
+    let missing = "tls: { certificates: [ { certificate: '{dir}/none.crt', key: '{dir}/none.key' } ] }";
+    gateway.rewrite(&yaml(&upstream, missing, ""));
+    gateway.signal("HUP");
+    gateway.wait_for_metric(REFUSED, 1.0);
+    assert_eq!(&first_bytes().1, b"HTTP/1.1 505", "the configuration in force stays");
 }
