@@ -16,7 +16,12 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         preserve_header_case: old.server.preserve_header_case,
         ..new.server.clone()
     };
-    let admin = admin::Settings { token: old.admin.token.clone(), ready: old.admin.ready, ..new.admin.clone() };
+    let admin = admin::Settings {
+        token: old.admin.token.clone(),
+        ready: old.admin.ready,
+        connections: old.admin.connections,
+        ..new.admin.clone()
+    };
     let filter = store::filter::Settings { lifetime: old.filter.lifetime, ..new.filter };
     let (workers, shared) = (server.workers != old.server.workers, server.listen_shared != old.server.listen_shared);
     let elsewhere = server::Settings { workers: old.server.workers, listen_shared: old.server.listen_shared, ..server };
@@ -25,6 +30,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("listen_shared", shared),
         ("workers", workers),
         ("admin.listen", admin != old.admin),
+        ("admin.connections", new.admin.connections != old.admin.connections),
         ("store", new.store != old.store),
         ("filter", filter != old.filter),
         ("replay_cache", new.replay_cache != old.replay_cache),
@@ -136,6 +142,7 @@ routes:
         let none: [&str; 0] = [];
         assert_eq!(fixed("drain_timeout: 1s\nlimits: { in_flight: 7 }\nadmin: { ready: process }"), none);
         assert_eq!(fixed("listen: 127.0.0.1:1"), ["listen"]);
+        assert_eq!(fixed("admin: { connections: 77 }"), ["admin.connections"]);
         assert_eq!(fixed("workers: 77\nreplay_cache: 0"), ["workers", "replay_cache"]);
         assert_eq!(fixed("admin: { listen: none }"), ["admin.listen"]);
         assert_eq!(fixed("store: { path: elsewhere }\nfilter: { capacity: 5000 }"), ["store", "filter"]);
