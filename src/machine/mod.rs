@@ -13,6 +13,7 @@ mod outcomes;
 mod policy;
 mod record;
 mod settle;
+mod word;
 
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
@@ -22,6 +23,7 @@ pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
+pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -80,7 +80,7 @@ pub enum Cause {
 pub enum Answer {
     /// The whole answer.
     Recorded(Recorded),
-    /// The answer's body was over the route's limit: only the fact is kept.
+    /// Only the fact is kept: the answer's body was over the route's limit, or the upstream asked for that.
     TooLarge {
         /// The original status.
         status: u16,

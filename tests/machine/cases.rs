@@ -349,7 +349,7 @@ fn an_answer_too_large_to_keep_is_an_outcome() {
     let held = begin(&mut system, 1);
     let Ending::Answered { judgement, status, .. } = kept(&system, 1) else { panic!("not answered") };
     let tombstone = Answer::TooLarge { status, location: None };
-    let ending = Ending::Answered { judgement, status, answer: tombstone.clone() };
+    let ending = Ending::Answered { judgement, status, answer: tombstone.clone(), retention: None };
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
     assert!(matches!(&stored(&system).state, State::Completed { answer, .. } if *answer == tombstone));
 }
