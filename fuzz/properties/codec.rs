@@ -2,7 +2,9 @@
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use oncegate::machine::{Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time};
+use oncegate::machine::{
+    Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time, Witness,
+};
 use oncegate::store::codec::{CodecError, FENCE_PREFIX_LEN, decode, encode, fence_prefix};
 
 use super::dice::Dice;
@@ -68,7 +70,7 @@ fn record(from: &mut Unstructured<'_>) -> Result<Record> {
 }
 
 fn state(from: &mut Unstructured<'_>) -> Result<State> {
-    Ok(match from.int_in_range(0..=4)? {
+    Ok(match from.int_in_range(0..=5)? {
         0 => State::InFlight { since: time(from)?, lease: time(from)? },
         1 => State::InDoubt { since: time(from)?, cause: cause(from)? },
         2 => State::Completed { at: time(from)?, answer: Answer::Unseen },
@@ -76,7 +78,11 @@ fn state(from: &mut Unstructured<'_>) -> Result<State> {
             let location = if from.arbitrary()? { Some(text(from)?) } else { None };
             State::Completed { at: time(from)?, answer: Answer::TooLarge { status: from.arbitrary()?, location } }
         }
-        _ => State::Completed { at: time(from)?, answer: Answer::Recorded(recorded(from)?) },
+        4 => State::Completed { at: time(from)?, answer: Answer::Recorded(recorded(from)?) },
+        _ => {
+            let by = *from.choose(&[Witness::Probe, Witness::Operator])?;
+            State::Completed { at: time(from)?, answer: Answer::Told { by, answer: recorded(from)? } }
+        }
     })
 }
 

@@ -163,7 +163,8 @@ impl Admin {
                 json!({"state": "in-doubt", "since": time(*since), "cause": text(*cause)})
             }
             State::Completed { at, answer } => {
-                json!({"state": "completed", "since": time(*at), "status": status(answer), "replayable": matches!(answer, Answer::Recorded(_))})
+                let replayable = matches!(answer, Answer::Recorded(_) | Answer::Told { .. });
+                json!({"state": "completed", "since": time(*at), "status": status(answer), "replayable": replayable})
             }
         };
         if let (Value::Object(shown), Value::Object(state)) = (&mut shown, state) {
@@ -175,7 +176,7 @@ impl Admin {
 
 fn status(answer: &Answer) -> Option<u16> {
     match answer {
-        Answer::Recorded(recorded) => Some(recorded.status),
+        Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. } => Some(recorded.status),
         Answer::TooLarge { status, .. } => Some(*status),
         Answer::Unseen => None,
     }

@@ -6,7 +6,7 @@ use super::body::Body;
 use super::marks;
 use super::problem::Problem;
 use super::settings::{Guard, OnDuplicate};
-use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time};
+use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Witness};
 use crate::upstream::headers;
 
 /// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
@@ -40,10 +40,16 @@ fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -
         return Err(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
     }
     match record.state {
-        State::Completed { answer: Answer::Recorded(recorded), .. } => match replay(recorded, guard, origin, expires) {
-            Some(response) => Ok(response),
-            None => Err(Problem::RecordUnreadable),
-        },
+        State::Completed { answer: Answer::Recorded(recorded), .. } => replay(recorded, guard, origin, expires),
+        State::Completed { answer: Answer::Told { by, answer }, .. } => {
+            let mut response = replay(answer, guard, origin, expires)?;
+            let source = match by {
+                Witness::Probe => marks::PROBE,
+                Witness::Operator => marks::OPERATOR,
+            };
+            response.headers_mut().insert(marks::SOURCE, source);
+            Ok(response)
+        }
         State::Completed { answer: Answer::TooLarge { status, location }, .. } => {
             let location = location.and_then(|value| HeaderValue::from_maybe_shared(value).ok());
             Err(Problem::AlreadyExecuted { status: Some(status), location, expires })
@@ -55,14 +61,20 @@ fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -
     }
 }
 
-/// The recorded answer with its marks; none when the record holds what no HTTP answer can.
-fn replay(recorded: Recorded, guard: &Guard, origin: Option<&HeaderValue>, expires: Time) -> Option<Response<Body>> {
+/// The recorded answer with its marks; refused when the record holds what no HTTP answer can.
+fn replay(
+    recorded: Recorded,
+    guard: &Guard,
+    origin: Option<&HeaderValue>,
+    expires: Time,
+) -> Result<Response<Body>, Problem> {
     let mut response = Response::new(Body::whole(recorded.body));
-    *response.status_mut() = StatusCode::from_u16(recorded.status).ok()?;
-    *response.headers_mut() = headers::replayed(recorded.headers, &guard.allow_headers, origin)?;
+    *response.status_mut() = StatusCode::from_u16(recorded.status).map_err(|_| Problem::RecordUnreadable)?;
+    let fields = headers::replayed(recorded.headers, &guard.allow_headers, origin);
+    *response.headers_mut() = fields.ok_or(Problem::RecordUnreadable)?;
     let headers = response.headers_mut();
     headers.insert(marks::IDEMPOTENT_REPLAYED, marks::TRUE);
     headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
     marks::set_expires(headers, expires);
-    Some(response)
+    Ok(response)
 }

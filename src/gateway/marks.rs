@@ -12,7 +12,7 @@ pub(super) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idem
 pub(super) const X_IDEMPOTENT_RETRY: HeaderName = HeaderName::from_static("x-idempotent-retry");
 /// Until when the outcome is remembered: an HTTP date.
 pub(super) const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
-/// Who made the answer, when it was not the upstream.
+/// Who made the answer, when it was not the upstream's answer to this operation.
 pub(super) const SOURCE: HeaderName = HeaderName::from_static("oncegate-source");
 /// What is known of the operation, when the answer does not say it.
 pub(super) const OUTCOME: HeaderName = HeaderName::from_static("oncegate-outcome");
@@ -26,6 +26,8 @@ pub(super) const ALL: [HeaderName; 7] =
     [IDEMPOTENT_REPLAYED, X_IDEMPOTENT_RETRY, IDEMPOTENCY_EXPIRES, SOURCE, OUTCOME, OPERATION, UNGUARDED];
 
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
+pub(super) const PROBE: HeaderValue = HeaderValue::from_static("probe");
+pub(super) const OPERATOR: HeaderValue = HeaderValue::from_static("operator");
 pub(super) const GATEWAY: HeaderValue = HeaderValue::from_static("gateway");
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 pub(super) const NOT_EXECUTED: HeaderValue = HeaderValue::from_static("not-executed");

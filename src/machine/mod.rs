@@ -20,7 +20,7 @@ pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
-pub use record::{Answer, Cause, Fence, Record, Recorded, State};
+pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
 
 /// What a conditional write demands of the store's present content.

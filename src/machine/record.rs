@@ -89,6 +89,22 @@ pub enum Answer {
     },
     /// An operator stated that the operation was executed; nobody knows the answer.
     Unseen,
+    /// The answer is not the attempt's own: somebody else knows that the operation was executed, and told this one.
+    Told {
+        /// Who.
+        by: Witness,
+        /// What duplicates get.
+        answer: Recorded,
+    },
+}
+
+/// Who knows of an outcome that the attempt itself did not bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Witness {
+    /// The upstream, when it was asked afterwards.
+    Probe,
+    /// An operator.
+    Operator,
 }
 
 /// An upstream's answer, kept for replay.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::machine::{
     Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time,
+    Witness,
 };
 use reader::Reader;
 use writer::Writer;
@@ -33,6 +34,8 @@ mod kind {
     pub(super) const TOO_LARGE: u8 = 3;
     pub(super) const TOO_LARGE_WITH_LOCATION: u8 = 4;
     pub(super) const UNSEEN: u8 = 5;
+    pub(super) const TOLD_BY_PROBE: u8 = 6;
+    pub(super) const TOLD_BY_OPERATOR: u8 = 7;
 }
 
 /// What the byte of a cause says.
@@ -163,7 +166,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
 /// Roughly how long the encoding becomes, so that it is written without growing.
 fn body_hint(record: &Record) -> usize {
     match &record.state {
-        State::Completed { answer: Answer::Recorded(recorded), .. } => {
+        State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
             let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
             128 + headers + recorded.body.len()
         }
@@ -179,6 +182,8 @@ fn kind_of(state: &State) -> u8 {
         State::Completed { answer: Answer::TooLarge { location: None, .. }, .. } => kind::TOO_LARGE,
         State::Completed { answer: Answer::TooLarge { location: Some(_), .. }, .. } => kind::TOO_LARGE_WITH_LOCATION,
         State::Completed { answer: Answer::Unseen, .. } => kind::UNSEEN,
+        State::Completed { answer: Answer::Told { by: Witness::Probe, .. }, .. } => kind::TOLD_BY_PROBE,
+        State::Completed { answer: Answer::Told { by: Witness::Operator, .. }, .. } => kind::TOLD_BY_OPERATOR,
     }
 }
 
@@ -215,7 +220,8 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
 
 fn encode_answer(out: &mut Writer, answer: &Answer) {
     match answer {
-        Answer::Recorded(Recorded { status, headers, body }) => {
+        Answer::Recorded(Recorded { status, headers, body })
+        | Answer::Told { answer: Recorded { status, headers, body }, .. } => {
             out.bytes(&status.to_be_bytes());
             out.length(headers.len());
             for (name, value) in headers {
@@ -241,19 +247,21 @@ fn decode_state(from: &mut Reader, kind: u8, expires: Time) -> Result<State, Cod
             return Ok(State::InFlight { since: begin, lease: from.distance("lease", expires)? });
         }
         kind::IN_DOUBT => return Ok(State::InDoubt { since: begin, cause: decode_cause(from)? }),
-        kind::RECORDED => Answer::Recorded(Recorded {
-            status: from.u16("status")?,
-            headers: decode_headers(from)?,
-            body: from.text("body")?,
-        }),
+        kind::RECORDED => Answer::Recorded(decode_recorded(from)?),
         kind::TOO_LARGE => Answer::TooLarge { status: from.u16("status")?, location: None },
         kind::TOO_LARGE_WITH_LOCATION => {
             Answer::TooLarge { status: from.u16("status")?, location: Some(from.text("location")?) }
         }
         kind::UNSEEN => Answer::Unseen,
+        kind::TOLD_BY_PROBE => Answer::Told { by: Witness::Probe, answer: decode_recorded(from)? },
+        kind::TOLD_BY_OPERATOR => Answer::Told { by: Witness::Operator, answer: decode_recorded(from)? },
         tag => return Err(CodecError::UnknownTag { field: "kind", tag }),
     };
     Ok(State::Completed { at: begin, answer })
+}
+
+fn decode_recorded(from: &mut Reader) -> Result<Recorded, CodecError> {
+    Ok(Recorded { status: from.u16("status")?, headers: decode_headers(from)?, body: from.text("body")? })
 }
 
 fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {

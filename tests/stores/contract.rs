@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{
     Answer, AttemptId, Cause, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, Recorded, State, Time,
+    Witness,
 };
 use oncegate::store::memory::MemoryStore;
 use oncegate::store::{Cursor, Store, Written};
@@ -254,6 +255,7 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
     let (since, at) = (Time(1), Time(u64::MAX / 2));
     let doubt = |cause| State::InDoubt { since, cause };
     let done = |answer| State::Completed { at, answer };
+    let told = Recorded { status: 200, headers: vec![], body: Bytes::from_static(b"{}") };
     let states = [
         State::InFlight { since, lease: at },
         doubt(Cause::LeaseLost),
@@ -266,6 +268,8 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
         done(Answer::TooLarge { status: 201, location: None }),
         done(Answer::TooLarge { status: 303, location: Some(Bytes::from_static(b"/orders/\xE4")) }),
         done(Answer::Recorded(Recorded { status: 204, headers: vec![], body: Bytes::new() })),
+        done(Answer::Told { by: Witness::Probe, answer: told.clone() }),
+        done(Answer::Told { by: Witness::Operator, answer: told }),
     ];
     let base = reservation(&*store, 1).await;
     for (number, state) in (0..).zip(states) {

@@ -18,13 +18,14 @@ fn name() -> impl Strategy<Value = Bytes> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let headers = prop::collection::vec((name(), bytes(60)), 0..12);
+    let recorded = || {
+        let headers = prop::collection::vec((name(), bytes(60)), 0..12);
+        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded { status, headers, body })
+    };
+    let by = prop_oneof![Just(Witness::Probe), Just(Witness::Operator)];
     prop_oneof![
-        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Answer::Recorded(Recorded {
-            status,
-            headers,
-            body
-        })),
+        recorded().prop_map(Answer::Recorded),
+        (by, recorded()).prop_map(|(by, answer)| Answer::Told { by, answer }),
         (any::<u16>(), prop::option::of(bytes(80)))
             .prop_map(|(status, location)| Answer::TooLarge { status, location }),
         Just(Answer::Unseen),
@@ -187,7 +188,7 @@ fn says_what_is_wrong() {
     };
     assert_eq!(with(0, 2), Err(CodecError::UnknownFormat(2)));
     assert_eq!(with(21, 9), Err(CodecError::UnknownFingerprint(9)));
-    assert_eq!(with(22, 0x86), Err(CodecError::UnknownTag { field: "kind", tag: 6 }));
+    assert_eq!(with(22, 0x88), Err(CodecError::UnknownTag { field: "kind", tag: 8 }));
     assert_eq!(decode(&[]), Err(CodecError::Truncated("format version")));
     assert_eq!(decode(&good[..10]), Err(CodecError::Truncated("attempt id")));
 }
