@@ -2,7 +2,7 @@
 //! is made of several of them is in `redis/`: replicas under sentinels, and a cluster.
 //! Other test crates take it in with `#[path = "../support/redis.rs"] mod redis;`. It never skips: no server, no pass.
 
-#![allow(dead_code, unreachable_pub, reason = "each test crate uses its own part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test crate uses its own part of it")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "redis/cluster.rs"]
