@@ -55,8 +55,9 @@ pub(super) type Delivery = Result<Response<Body>, Problem>;
 enum Exchange {
     /// A whole answer, within the route's limit, and what it holds of the gateway's budget.
     Whole { head: response::Parts, body: Bytes, hold: Arc<Hold> },
-    /// A whole answer over the limit. It was streamed; the client sees its end when the tail is let go.
-    Streamed { head: Head, tail: Option<mpsc::Sender<Piece>> },
+    /// A whole answer over the limit. All of it was streamed but the last piece: its client must not have the whole
+    /// answer before the outcome is recorded.
+    Streamed { head: Head, last: Bytes, tail: Option<mpsc::Sender<Piece>> },
     /// Nothing was sent. A shortage: not even tried, for want of a server or a connection.
     NotSent { why: String, shortage: bool },
     /// The upstream may have acted.
@@ -245,15 +246,15 @@ impl Wire<'_> {
         let listening = pipe.take_if(|client| !client.is_closed());
         let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
         let mut tail = delivered.then_some(tail);
-        self.pass(&mut tail, begun).await;
+        let mut last = begun;
         while let Some(frame) = body.frame().await {
             match frame.map(http_body::Frame::into_data) {
-                Ok(Ok(bytes)) => self.pass(&mut tail, bytes).await,
-                Ok(Err(_trailers)) => {}
+                Ok(Ok(bytes)) if !bytes.is_empty() => self.pass(&mut tail, std::mem::replace(&mut last, bytes)).await,
+                Ok(Ok(_) | Err(_)) => {}
                 Err(error) => return self.broken(&error),
             }
         }
-        Exchange::Streamed { head: kept, tail }
+        Exchange::Streamed { head: kept, last, tail }
     }
 
     fn broken(&self, error: &BodyError) -> Exchange {
@@ -331,10 +332,13 @@ fn deliver(
             }
             Some(Ok(response))
         }
-        Exchange::Streamed { tail, .. } => {
+        Exchange::Streamed { last, tail, .. } => {
             if let Some(client) = tail {
                 // A full pipe means a client that reads slowly: it must still see the end.
-                tokio::spawn(async move { client.send(Piece::End).await });
+                tokio::spawn(async move {
+                    client.send(Piece::Data(last)).await?;
+                    client.send(Piece::End).await
+                });
             }
             None
         }

@@ -107,6 +107,18 @@ fn an_answer_over_the_limit_streams_through_and_leaves_a_tombstone() {
 }
 
 #[test]
+fn an_answer_over_the_limit_is_whole_only_when_its_outcome_is_recorded() {
+    let body = vec![b'z'; 100_000];
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], &body));
+    let gateway = gateway(&upstream, "response_body_limit: 1KiB");
+    for number in 0..50 {
+        let call = Call::post("/orders").key(&format!("k-{number}")).body("x");
+        assert_eq!(gateway.send(&call).body.len(), 100_000);
+        assert_eq!(gateway.send(&call).code().as_deref(), Some("already-executed"), "operation {number}");
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_does_not_make_a_large_answer_a_doubt() {
     let body = vec![b'x'; 32 << 20];
     let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[("Location", "/orders/7")], &body));

@@ -18,13 +18,14 @@ fn name() -> impl Strategy<Value = Bytes> {
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
-    let headers = prop::collection::vec((name(), bytes(60)), 0..12);
-    let recorded =
-        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded { status, headers, body });
+    let recorded = || {
+        let headers = prop::collection::vec((name(), bytes(60)), 0..12);
+        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded { status, headers, body })
+    };
     let by = prop_oneof![Just(Witness::Probe), Just(Witness::Operator)];
     prop_oneof![
-        recorded.clone().prop_map(Answer::Recorded),
-        (by, recorded).prop_map(|(by, answer)| Answer::Told { by, answer }),
+        recorded().prop_map(Answer::Recorded),
+        (by, recorded()).prop_map(|(by, answer)| Answer::Told { by, answer }),
         (any::<u16>(), prop::option::of(bytes(80)))
             .prop_map(|(status, location)| Answer::TooLarge { status, location }),
         Just(Answer::Unseen),
