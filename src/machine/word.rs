@@ -31,36 +31,31 @@ impl Word {
     /// No word at all.
     pub const NONE: Self = Self { outcome: Said::Nothing, keep_answer: true, retention: None };
 
-    /// What an answer with this status and this word means. A word that cannot be made out may have said the contrary of
-    /// what the table says: it frees no key.
-    pub fn judge(&self, outcomes: &Outcomes, status: u16, retry_after: bool) -> Judgement {
-        match (self.outcome, outcomes.judge(status, retry_after)) {
-            (Said::Clearly(judgement), _) => judgement,
-            (Said::Unclearly, Judgement::Release) => Judgement::Doubt,
-            (Said::Nothing | Said::Unclearly, judgement) => judgement,
-        }
-    }
-
-    /// How an attempt ended that brought an answer and this word.
-    pub fn ending(&self, judgement: Judgement, status: u16, answer: Answer) -> Ending {
+    /// How an attempt ended that brought an answer with this status, and this word.
+    pub fn ending(&self, outcomes: &Outcomes, status: u16, retry_after: bool, answer: Answer) -> Ending {
+        let judgement = self.judge(outcomes.judge(status, retry_after));
         let answer = if self.keep_answer { answer } else { Answer::TooLarge { status, location: None } };
         Ending::Answered { judgement, status, answer, retention: self.retention }
+    }
+
+    /// The word goes before the table. One that cannot be made out may have said the contrary: it frees no key.
+    fn judge(&self, table: Judgement) -> Judgement {
+        match (self.outcome, table) {
+            (Said::Clearly(judgement), _) => judgement,
+            (Said::Unclearly, Judgement::Release) => Judgement::Doubt,
+            (Said::Nothing | Said::Unclearly, table) => table,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::machine::Preset;
 
     #[test]
     fn a_word_goes_before_the_table_and_an_unclear_one_frees_no_key() {
         use Judgement::{Doubt, Keep, Release};
-        let table = Outcomes::new(Preset::SuccessOnly, BTreeMap::new());
-        let judged =
-            |outcome| [200, 422, 502].map(|status| Word { outcome, ..Word::NONE }.judge(&table, status, false));
+        let judged = |outcome| [Keep, Release, Doubt].map(|table| Word { outcome, ..Word::NONE }.judge(table));
         assert_eq!(judged(Said::Nothing), [Keep, Release, Doubt]);
         assert_eq!(judged(Said::Unclearly), [Keep, Doubt, Doubt]);
         for word in [Keep, Release, Doubt] {
