@@ -165,7 +165,7 @@ fn the_format_of_a_probe_does_not_change_by_accident() {
     let state = State::InDoubt { since: Time(1_790_000_000_000), cause: Cause::Broken };
     let record = Record { state, credentials: None, expires, probe: Some(Box::new(probe)), ..sample() };
     let golden = concat!(
-        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
+        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
         "0141010506070801020304",
         "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3",
         "80c1d1a28c34",
