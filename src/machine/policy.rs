@@ -30,4 +30,9 @@ pub enum InDoubt {
     Hold,
     /// The next one is forwarded as a further attempt, for upstreams that deduplicate by the forwarded key.
     Retry,
+    /// They are refused too, and the upstream is asked.
+    Probe {
+        /// How long after the doubt began an operation that the upstream does not know of may still come.
+        absent_after: Duration,
+    },
 }

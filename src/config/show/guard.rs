@@ -24,7 +24,12 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
     page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
-    page.put("in_doubt", if guard.policy.in_doubt == InDoubt::Hold { "hold" } else { "retry" });
+    let in_doubt = match guard.policy.in_doubt {
+        InDoubt::Hold => "hold",
+        InDoubt::Retry => "retry",
+        InDoubt::Probe { .. } => "probe",
+    };
+    page.put("in_doubt", in_doubt);
     page.put("doubt_retention", span_text(guard.policy.doubt_retention));
     page.put("store_failure", if guard.store_failure == StoreFailure::Closed { "closed" } else { "open" });
     page.section("replay", |page| {
