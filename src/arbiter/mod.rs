@@ -170,7 +170,7 @@ impl Arbiter {
     }
 
     async fn claim(
-        &self,
+        self: &Arc<Self>,
         id: &OperationId,
         expect: Expect,
         record: &Record,
@@ -178,9 +178,27 @@ impl Arbiter {
     ) -> Result<Written, StoreError> {
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
-        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
-        pending.answered();
-        Ok(written)
+        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await;
+        match &written {
+            Ok(_) => pending.answered(),
+            Err(StoreError::Unacknowledged(_)) => {
+                self.shared.metrics.redis().unacknowledged();
+                drop(pending);
+                self.withdraw_soon(*id, record.fence.attempt);
+            }
+            Err(_) => {}
+        }
+        written
+    }
+
+    /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
+    fn withdraw_soon(self: &Arc<Self>, id: OperationId, attempt: AttemptId) {
+        let arbiter = Arc::clone(self);
+        self.shared.tasks.spawn(async move {
+            if let Err(error) = arbiter.shared.unconfirmed.withdraw_claim(&arbiter, id, attempt).await {
+                tracing::debug!(operation = %id.short(), %error, "a claim that was not acknowledged still waits");
+            }
+        });
     }
 
     async fn write_lapse(

@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod client_tls;
 mod compile;
 mod define;
 mod file;
@@ -10,6 +11,7 @@ mod interpolate;
 mod limits;
 mod reach;
 mod reader;
+mod redis;
 mod route;
 mod routes;
 mod schema;

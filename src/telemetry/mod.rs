@@ -3,10 +3,12 @@
 mod labels;
 mod logs;
 mod metrics;
+mod redis;
 mod register;
 mod upstreams;
 
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};
+pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;

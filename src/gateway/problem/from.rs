@@ -31,7 +31,7 @@ impl From<keys::Refusal> for Problem {
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) => Self::StoreUnavailable,
+            StoreError::Unavailable(_) | StoreError::Unacknowledged(_) => Self::StoreUnavailable,
             StoreError::Unreadable(_) => Self::RecordUnreadable,
         }
     }
