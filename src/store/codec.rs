@@ -3,16 +3,18 @@
 //!
 //! Layout: format version (1), attempt id (16), record version (4, big endian); then fingerprint version (1),
 //! kind (1), attempt number, namespace (4), settings (4), raw print (16), canonical print (16), credentials (16, if the
-//! kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other
-//! than the expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
+//! kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
+//! expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
 //!
 //! What the kind asks for comes in two parts: the clear one, which stores and operators may see, then the secret one:
-//! what the upstream said. If the kind says so, the secret part is sealed: the key's id, nonce (12), ciphertext, tag (16).
+//! what the upstream said, and the probe. If the kind says so, the secret part is sealed: a mark (2), the key's id, nonce
+//! (12), ciphertext, tag (16).
 //! A seal holds for its operation and for everything clear in front of it, the key's id included: no secret part opens
 //! under another operation, attempt, version, state, status, expiry, or for other digests.
 
 mod reader;
 mod seal;
+mod secret;
 mod writer;
 
 pub use seal::{BadKey, KEY_ID_LEN, Key, Keyring, SECRET_LEN, SealError};
@@ -23,8 +25,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::machine::{
-    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Record, Recorded,
-    State, Time, Witness,
+    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record,
+    Recorded, State, Time, Witness,
 };
 use reader::Reader;
 use writer::Writer;
@@ -36,9 +38,15 @@ const FORMAT_VERSION: u8 = 1;
 
 /// Set in the kind byte when the record holds a digest of credentials.
 const WITH_CREDENTIALS: u8 = 0x80;
+/// Set in the kind byte when the record holds a probe.
+const WITH_PROBE: u8 = 0x40;
 
 /// Set in the kind byte when the secret part is sealed.
-const SEALED: u8 = 0x40;
+const SEALED: u8 = 0x20;
+
+/// What a sealed part begins with. A clear one begins with a number, and no number is spelt so: whatever becomes of the
+/// flag, a sealed part is never taken for a clear one.
+const SEAL_MARK: [u8; 2] = [0x80, 0x00];
 
 /// What the kind byte says, without the flags.
 mod kind {
@@ -158,17 +166,18 @@ impl Codec {
     /// When it cannot be sealed.
     pub fn encode(&self, id: &OperationId, record: &Record) -> Result<Vec<u8>, SealError> {
         let keys = self.keys.load();
-        let key = keys.sealing().filter(|_| holds_secret(&record.state));
-        let mut out = Writer::new(128 + secret_hint(&record.state));
+        let key = keys.sealing().filter(|_| secret::is_in(record));
+        let mut out = Writer::new(128 + secret::hint(record));
         encode_clear(&mut out, record, if key.is_some() { SEALED } else { 0 });
         if let Some(key) = key {
+            out.bytes(&SEAL_MARK);
             out.text(key.id().as_bytes());
-            let mut secret = Writer::new(secret_hint(&record.state));
-            encode_secret(&mut secret, &record.state);
-            let sealed = key.seal(&bound(id, out.so_far()), secret.finish())?;
+            let mut part = Writer::new(secret::hint(record));
+            secret::encode(&mut part, record);
+            let sealed = key.seal(&bound(id, out.so_far()), part.finish())?;
             out.bytes(&sealed);
         } else {
-            encode_secret(&mut out, &record.state);
+            secret::encode(&mut out, record);
         }
         Ok(out.finish())
     }
@@ -182,11 +191,14 @@ impl Codec {
         let mut from = Reader::new(Bytes::copy_from_slice(bytes));
         let (mut record, sealed) = decode_clear(&mut from)?;
         if sealed {
+            if from.array("seal")? != SEAL_MARK {
+                return Err(CodecError::OutOfRange("seal"));
+            }
             let key = from.text("key id")?;
             let (clear, seal) = bytes.split_at(bytes.len() - from.left());
             from = Reader::new(self.keys.load().open(&key, &bound(id, clear), seal)?);
         }
-        decode_secret(&mut from, &mut record.state)?;
+        secret::decode(&mut from, &mut record)?;
         from.end()?;
         Ok(record)
     }
@@ -200,8 +212,9 @@ fn bound(id: &OperationId, clear: &[u8]) -> Vec<u8> {
 fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     out.bytes(&fence_prefix(&record.fence));
     out.byte(FINGERPRINT_VERSION);
-    let flag = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
-    out.byte(kind_of(&record.state) | flag | sealed);
+    let credentials = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
+    let probe = if record.probe.is_some() { WITH_PROBE } else { 0 };
+    out.byte(kind_of(&record.state) | credentials | probe | sealed);
     out.varint(record.number.into());
     out.bytes(&record.namespace.0.to_be_bytes());
     out.bytes(&record.prints.settings.to_be_bytes());
@@ -233,19 +246,9 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
         Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
     let expires = Time(from.varint("expiry")?);
-    let state = decode_state(from, kind & !(WITH_CREDENTIALS | SEALED), expires)?;
-    Ok((Record { fence, number, state, prints, credentials, namespace, expires }, kind & SEALED != 0))
-}
-
-/// Roughly how long the secret part becomes, so that it is written without growing.
-fn secret_hint(state: &State) -> usize {
-    match state {
-        State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
-            let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-            32 + headers + recorded.body.len()
-        }
-        _ => 32,
-    }
+    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED), expires)?;
+    let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
+    Ok((Record { fence, number, state, prints, credentials, namespace, expires, probe }, kind & SEALED != 0))
 }
 
 fn kind_of(state: &State) -> u8 {
@@ -297,45 +300,6 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
     }
 }
 
-/// Whether there is a secret part at all.
-fn holds_secret(state: &State) -> bool {
-    let State::Completed { answer, .. } = state else { return false };
-    match answer {
-        Answer::Recorded(_) | Answer::Told { .. } | Answer::TooLarge { location: Some(_), .. } => true,
-        Answer::TooLarge { location: None, .. } | Answer::Unseen => false,
-    }
-}
-
-fn encode_secret(out: &mut Writer, state: &State) {
-    let State::Completed { answer, .. } = state else { return };
-    match answer {
-        Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. } => {
-            out.length(recorded.headers.len());
-            for (name, value) in &recorded.headers {
-                out.name(name);
-                out.text(value);
-            }
-            out.text(&recorded.body);
-        }
-        Answer::TooLarge { location: Some(location), .. } => out.text(location),
-        Answer::TooLarge { location: None, .. } | Answer::Unseen => {}
-    }
-}
-
-/// Puts the secret part in its place.
-fn decode_secret(from: &mut Reader, state: &mut State) -> Result<(), CodecError> {
-    let State::Completed { answer, .. } = state else { return Ok(()) };
-    match answer {
-        Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. } => {
-            recorded.headers = decode_headers(from)?;
-            recorded.body = from.text("body")?;
-        }
-        Answer::TooLarge { location: Some(location), .. } => *location = from.text("location")?,
-        Answer::TooLarge { location: None, .. } | Answer::Unseen => {}
-    }
-    Ok(())
-}
-
 /// The clear part of a state. Its answer is bare: without what is secret.
 fn decode_state(from: &mut Reader, kind: u8, expires: Time) -> Result<State, CodecError> {
     let begin = from.distance("time", expires)?;
@@ -369,16 +333,6 @@ fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
         cause::ABANDONED => Cause::Abandoned,
         tag => return Err(CodecError::UnknownTag { field: "cause", tag }),
     })
-}
-
-fn decode_headers(from: &mut Reader) -> Result<Vec<(Bytes, Bytes)>, CodecError> {
-    // A field takes two bytes at least: a count beyond that is a lie, and must not decide on an allocation.
-    let count = from.count("field count", 2)?;
-    let mut headers = Vec::with_capacity(count);
-    for _ in 0..count {
-        headers.push((from.name()?, from.text("field value")?));
-    }
-    Ok(headers)
 }
 
 #[cfg(test)]
