@@ -11,6 +11,7 @@ mod identity;
 mod lapse;
 mod outcomes;
 mod policy;
+mod recall;
 mod record;
 mod settle;
 
@@ -20,6 +21,7 @@ pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
+pub use recall::recall;
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
 

@@ -2,7 +2,7 @@
 
 use oncegate::machine::{
     Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Record, Settled, Settling, State, Time, admit, lapse,
-    renew, settle,
+    recall, renew, settle,
 };
 
 use super::system::{
@@ -352,4 +352,46 @@ fn an_answer_too_large_to_keep_is_an_outcome() {
     let ending = Ending::Answered { judgement, status, answer: tombstone.clone() };
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
     assert!(matches!(&stored(&system).state, State::Completed { answer, .. } if *answer == tombstone));
+}
+
+#[test]
+fn a_lost_record_of_a_running_attempt_runs_on_under_its_name() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(LEASE);
+    let again = recall(&held, Some(system.policy.lease), system.policy.doubt_retention, system.now);
+    assert_eq!(again.state, State::InFlight { since: START, lease: system.now.plus(system.policy.lease) });
+    assert_eq!(again.fence.attempt, held.fence.attempt);
+    assert!(again.fence.version > held.fence.version + 1_000, "no late write to the lost record fits");
+    assert_eq!((again.expires, again.prints), (held.expires, held.prints));
+    system.stored = Some(again);
+    let ending = kept(&system, 7);
+    assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)), "its own answer does");
+}
+
+#[test]
+fn a_lost_record_of_an_attempt_that_is_gone_is_a_doubt_that_its_late_answer_ends() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(ATTEMPT_TIMEOUT);
+    let doubt = recall(&held, None, system.policy.doubt_retention, system.now);
+    assert_eq!(doubt.state, State::InDoubt { since: system.now, cause: Cause::Forgotten });
+    assert!(doubt.expires >= system.now.plus(system.policy.doubt_retention) && doubt.expires >= held.expires);
+    system.stored = Some(doubt);
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(CHANGED, 3), Told::Refused(Duplicate::Changed));
+    let ending = kept(&system, 7);
+    assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
+}
+
+#[test]
+fn a_lost_outcome_that_is_still_known_is_that_outcome() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let ending = kept(&system, 7);
+    system.settle(&held, &ending);
+    let completed = stored(&system).clone();
+    let again = recall(&completed, None, system.policy.doubt_retention, system.now);
+    assert_eq!((&again.state, again.expires), (&completed.state, completed.expires));
+    assert!(again.fence.version > completed.fence.version);
 }
