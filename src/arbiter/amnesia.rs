@@ -131,5 +131,6 @@ fn note(expires: Time, now: Time) -> Record {
         credentials: None,
         namespace: NamespaceTag(0),
         expires,
+        probe: None,
     }
 }

@@ -31,7 +31,8 @@ struct Shard {
     expiries: BTreeSet<(Time, OperationId)>,
 }
 
-/// What a record has to say to stand for an operation again, but for its outcome.
+/// What a record has to say to stand for an operation again, but for its outcome, and for the question to the upstream,
+/// which an equal request has too.
 #[derive(Clone, Copy)]
 struct Entry {
     fence: Fence,
@@ -175,6 +176,7 @@ impl Entry {
             credentials: self.credentials,
             namespace: self.namespace,
             expires: self.expires,
+            probe: None,
         }
     }
 }
@@ -201,6 +203,7 @@ mod tests {
             credentials: Some(Print([4; 16])),
             namespace: NamespaceTag(5),
             expires: Time(expires),
+            probe: None,
         }
     }
 

@@ -25,6 +25,7 @@ use unconfirmed::Pending;
 use crate::clock::Clock;
 use crate::machine::{
     Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
+    asked_by,
 };
 use crate::store::filter::Filter;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -229,7 +230,7 @@ impl Arbiter {
         if expect == Expect::Absent
             && let Some(known) = dispatched.known(id, clock.now())
         {
-            return self.recall(id, expect, &known, policy).await.map(Written::Lost);
+            return self.recall(id, expect, &asked_by(known, record), policy).await.map(Written::Lost);
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
@@ -240,6 +241,7 @@ impl Arbiter {
             && expect == Expect::Absent
         {
             // Dispatched between the two looks, and lost since.
+            let known = asked_by(known, record);
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)

@@ -19,3 +19,12 @@ pub fn recall(lost: &Record, lease: Option<Duration>, doubt_retention: Duration,
         _ => doubt(&known, Cause::Forgotten, doubt_retention, now),
     }
 }
+
+/// What is known of a lost record, with the question by which the upstream can be asked: an equal request's is as good as
+/// the first one's, which was not kept.
+pub fn asked_by(lost: Record, claim: &Record) -> Record {
+    let (first, later) = (&lost.prints, &claim.prints);
+    let equal = first.raw == later.raw || (first.settings == later.settings && first.canonical == later.canonical);
+    let probe = if equal { claim.probe.clone() } else { None };
+    Record { probe: lost.probe.or(probe), ..lost }
+}
