@@ -3,11 +3,12 @@
 
 use super::client_tls::ClientTls;
 use super::define::{choice, section};
+use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
 use super::reader::Field;
-use super::redis::{RedisCluster, RedisSentinel};
 use super::route::Route;
+use super::sentinels::{RedisCluster, RedisSentinel};
 use super::upstreams::Upstream;
 use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
@@ -126,6 +127,8 @@ section! {
         allow_eviction: bool = Optional,
         /// How long a single call may take.
         command_timeout: Span<10, MINUTE> = Default("500ms"),
+        /// Encryption of stored answers; absent: they are stored in the clear.
+        encryption: Encryption = Optional,
     }
     later { "ledger", "servers" }
 }

@@ -1,4 +1,4 @@
-//! The store in Redis: its own sections as written, and what they become. The fields beside them are in `file`.
+//! The store in Redis: what its fields and sections become. They are defined in `file` and `sentinels`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::uri::Authority;
 
 use super::client_tls::{self, ClientTls};
-use super::define::section;
 use super::file::Store;
 use super::finding::{Place, Report};
 use super::reader::{At, Field};
+use super::sentinels::RedisSentinel;
 use super::values::{Text, not_empty, span_text};
 use crate::store::redis::{Access, Address, Node, Password, Sentinel, Servers, Settings, Wait};
 use crate::tls::client::{self, UNNAMED};
@@ -20,34 +20,6 @@ const SENTINEL: u16 = 26_379;
 
 /// Connections of a worker, where claims wait for replicas and hold up what comes behind them.
 const WAITING_CONNECTIONS: usize = 4;
-
-section! {
-    /// Sentinels, and how they let this gateway in.
-    RedisSentinel {
-        /// What they call the primary and its replicas.
-        master: Text = Required("write `master: mymaster`"),
-        /// Where they listen, such as `10.0.0.1:26379`.
-        nodes: Vec<Field<Text>> = Required("write `nodes: [\"10.0.0.1:26379\"]`"),
-        /// Their own ACL user (default: the default user).
-        username: Text = Optional,
-        /// Its password.
-        password: String = Optional,
-        /// The file whose first line is the password, read for every connection.
-        password_file: Text = Optional,
-        /// TLS with them; without it, they are spoken to in plain.
-        tls: ClientTls = Optional,
-    }
-    later {}
-}
-
-section! {
-    /// A Redis Cluster.
-    RedisCluster {
-        /// Some of its nodes, such as `10.0.0.1:6379`; the others are asked for.
-        nodes: Vec<Field<Text>> = Required("write `nodes: [\"10.0.0.1:6379\"]`"),
-    }
-    later {}
-}
 
 /// Where the fields stand that only this kind of store has.
 pub(super) fn fields(section: &Store) -> [Option<&Place>; 14] {
@@ -80,32 +52,39 @@ pub(super) fn compile(section: &Store, report: &mut Report) -> Option<Settings> 
     if let Some(at) = section.allow_eviction.at().filter(|_| allow_eviction) {
         report.warn(&at.place, "a Redis that evicts records forgets operations, which may then run twice");
     }
-    let wait = wait(section, report);
-    let by_default = if wait?.is_some() { WAITING_CONNECTIONS } else { 1 };
+    let wait = wait(section, report).ok()?;
+    let by_default = if wait.is_some() { WAITING_CONNECTIONS } else { 1 };
     let connections = section.connections.either(|at| at.value.0, || by_default)?;
-    if let Some(at) = section.connections.at().filter(|_| connections == 1 && wait.is_some_and(|wait| wait.is_some())) {
+    if let Some(at) = section.connections.at().filter(|_| connections == 1 && wait.is_some()) {
         report.warn(&at.place, "claims that wait for replicas hold up everything else: use 2 or more");
     }
     let (servers, access) = reached?;
-    Some(Settings { servers, access, key_prefix: prefix??, allow_eviction, connections, wait: wait? })
+    Some(Settings { servers, access, key_prefix: prefix??, allow_eviction, connections, wait })
 }
 
+/// What cannot be used; the report says why.
+struct Refused;
+
 /// How many replicas a claim waits for, and how long.
-fn wait(section: &Store, report: &mut Report) -> Option<Option<Wait>> {
-    let replicas = section.wait_replicas.either(|at| at.value.0, || 0)?;
-    if let Some(at) = section.wait_timeout.at().filter(|_| replicas == 0) {
-        report.fault(&at.place, "waits for nothing: set `wait_replicas`, or remove it");
-        return None;
+fn wait(section: &Store, report: &mut Report) -> Result<Option<Wait>, Refused> {
+    let replicas = section.wait_replicas.either(|at| at.value.0, || 0).ok_or(Refused)?;
+    let whole = section.command_timeout.value().ok_or(Refused)?.0;
+    let timeout = section.wait_timeout.either(|at| at.value.0, || whole / 2).ok_or(Refused)?;
+    if let Some(at) = section.wait_timeout.at() {
+        let fault = if replicas == 0 {
+            Some("waits for nothing: set `wait_replicas`, or remove it".to_owned())
+        } else {
+            let message =
+                || format!("is not below `command_timeout` ({}): a call would end before it", span_text(whole));
+            (timeout >= whole).then(message)
+        };
+        if let Some(fault) = fault {
+            report.fault(&at.place, fault);
+            return Err(Refused);
+        }
     }
-    let whole = section.command_timeout.value()?.0;
-    let timeout = section.wait_timeout.either(|at| at.value.0, || whole / 2)?;
-    if let Some(at) = section.wait_timeout.at().filter(|_| timeout >= whole) {
-        let message = format!("is not below `command_timeout` ({}): a call would end before it", span_text(whole));
-        report.fault(&at.place, message);
-        return None;
-    }
-    let replicas = u32::try_from(replicas).ok()?;
-    Some((replicas > 0).then_some(Wait { replicas, timeout: timeout.max(Duration::from_millis(1)) }))
+    let replicas = u32::try_from(replicas).map_err(|_| Refused)?;
+    Ok((replicas > 0).then_some(Wait { replicas, timeout: timeout.max(Duration::from_millis(1)) }))
 }
 
 /// Which servers there are, and how they let this gateway in.
@@ -137,14 +116,14 @@ fn reached(section: &Store, report: &mut Report) -> Option<(Servers, Access)> {
     let who = credentials(&section.username, &section.password, &section.password_file, report);
     let tls = tls(&section.tls, report);
     let servers = match (section.sentinel.at(), section.cluster.at()) {
-        (Some(at), _) => Servers::Sentinel(sentinel(&at.value, report)?),
+        (Some(at), _) => Servers::Sentinel(Box::new(sentinel(&at.value, report)?)),
         (None, Some(at)) => Servers::Cluster(nodes(&at.value.nodes, SERVER, report)?),
         (None, None) => return None,
     };
     let (username, password) = who?;
     let database = database.and_then(|at| u32::try_from(at.value.0).ok()).unwrap_or(0);
     let protocol = section.protocol.either(|at| at.value, Default::default)?;
-    Some((servers, Access { username, password, database, protocol, tls: tls? }))
+    Some((servers, Access { username, password, database, protocol, tls: tls.ok()? }))
 }
 
 /// A single server.
@@ -191,19 +170,19 @@ fn sentinel(section: &RedisSentinel, report: &mut Report) -> Option<Sentinel> {
     let tls = tls(&section.tls, report);
     let nodes = nodes(&section.nodes, SENTINEL, report)?;
     let (username, password) = who?;
-    let access = Access { username, password, tls: tls?, ..Access::default() };
+    let access = Access { username, password, tls: tls.ok()?, ..Access::default() };
     Some(Sentinel { master: section.master.value()?.0.clone(), nodes, access })
 }
 
 /// TLS where its section is there.
-fn tls(section: &Field<ClientTls>, report: &mut Report) -> Option<Option<client::Client>> {
+fn tls(section: &Field<ClientTls>, report: &mut Report) -> Result<Option<client::Client>, Refused> {
     let place = match section {
-        Field::Absent => return Some(None),
-        Field::Broken => return None,
+        Field::Absent => return Ok(None),
+        Field::Broken => return Err(Refused),
         Field::Given(at) => &at.place,
     };
-    let settings = client_tls::settings(section, report)?;
-    client_tls::load(settings, UNNAMED, section, Some(place), report).map(Some)
+    let settings = client_tls::settings(section, report).ok_or(Refused)?;
+    client_tls::load(settings, UNNAMED, section, Some(place), report).map(Some).ok_or(Refused)
 }
 
 fn credentials(
@@ -234,7 +213,7 @@ fn credentials(
 
 fn nodes(list: &Field<Vec<Field<Text>>>, port: u16, report: &mut Report) -> Option<Vec<Node>> {
     let list = list.at()?;
-    not_empty(&list.place, list.value.is_empty(), &format!("\"10.0.0.1:{port}\""), report);
+    not_empty(&list.place, list.value.is_empty(), format!("\"10.0.0.1:{port}\""), report);
     let nodes: Vec<_> = list.value.iter().map(|field| field.at().and_then(|at| node(at, port, report))).collect();
     nodes.into_iter().collect::<Option<Vec<_>>>().filter(|nodes| !nodes.is_empty())
 }

@@ -101,7 +101,7 @@ pub enum Problem {
     Overloaded(&'static str),
     /// The store gave no answer.
     StoreUnavailable,
-    /// The record is of no known form.
+    /// The record is of no known form, or sealed under a key that is not there.
     RecordUnreadable,
 }
 
@@ -244,7 +244,7 @@ impl Problem {
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
             Self::RecordUnreadable => {
-                "The operation has a record that this version cannot read. Nothing was forwarded.".to_owned()
+                "The operation has a record that this gateway cannot read. Nothing was forwarded.".to_owned()
             }
         }
     }

@@ -96,6 +96,8 @@ pub struct Settings {
     pub kind: Kind,
     /// How long a single call may take.
     pub command_timeout: Duration,
+    /// The keys that stored answers are sealed under; without any they are stored in the clear.
+    pub encryption: codec::Keyring,
 }
 
 /// The kinds of store.
@@ -109,5 +111,5 @@ pub enum Kind {
         path: PathBuf,
     },
     /// Redis or Valkey, 7.0 and later.
-    Redis(redis::Settings),
+    Redis(Box<redis::Settings>),
 }

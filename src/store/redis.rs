@@ -27,7 +27,8 @@ use self::link::{Answer, Deadline, Link, Request, Terms};
 use self::position::Position;
 pub use self::server::{Persistence, Report};
 pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
-use super::{Cursor, Page, Reply, Store, StoreError, Written, codec};
+use super::codec::{self, Codec};
+use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, State, Time};
 
@@ -59,6 +60,7 @@ pub struct RedisStore {
     lines: Lines,
     terms: Arc<Terms>,
     key_prefix: Vec<u8>,
+    codec: Codec,
     write: Arc<redis::Script>,
     remove: Arc<redis::Script>,
 }
@@ -72,9 +74,16 @@ impl RedisStore {
             lines: Lines::new(&terms),
             terms,
             key_prefix,
+            codec: Codec::default(),
             write: Arc::new(redis::Script::new(WRITE)),
             remove: Arc::new(redis::Script::new(REMOVE)),
         }
+    }
+
+    /// This store with another way to make records into bytes.
+    #[must_use]
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Self { codec, ..self }
     }
 
     /// The same store over connections of its own, for another runtime.
@@ -84,6 +93,7 @@ impl RedisStore {
             lines: self.lines.sibling(),
             terms: Arc::clone(&self.terms),
             key_prefix: self.key_prefix.clone(),
+            codec: self.codec.clone(),
             write: Arc::clone(&self.write),
             remove: Arc::clone(&self.remove),
         }
@@ -123,9 +133,10 @@ impl RedisStore {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
     }
 
-    async fn load_key(&self, key: &[u8], deadline: Deadline) -> Result<Option<Record>, StoreError> {
-        let answer = self.lines.send(key, Request::plain(cmd("GET").arg(key)), deadline).await?;
-        read(answer.reply)
+    async fn load_record(&self, id: &OperationId, deadline: Deadline) -> Result<Option<Record>, StoreError> {
+        let key = self.key(id);
+        let answer = self.lines.send(&key, Request::plain(cmd("GET").arg(&key)), deadline).await?;
+        read(&self.codec, id, answer.reply)
     }
 
     /// Stores a value where there is none; `Nil` says that there was none.
@@ -165,42 +176,49 @@ impl RedisStore {
         self.fenced(call, script, codec::fence_prefix(fence), Some((value, expires))).await
     }
 
-    async fn write_key(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
+    async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
         let key = self.key(id);
         let wait = self.terms.settings.wait.filter(|_| is_claim(expect, record));
         let call = Call { key: &key, wait, deadline: self.deadline() };
-        let value = codec::encode(record);
+        let value = self.codec.encode(id, record)?;
         let (written, acknowledged) = match expect {
             Expect::Absent => {
                 let answer = self.reserve(&call, &value, record.expires).await?;
-                let found = read(answer.reply)?;
+                let found = read(&self.codec, id, answer.reply)?;
                 (found.map_or(Written::Done, |found| Written::Lost(Some(found))), answer.acknowledged)
             }
             Expect::Fence(fence) => {
                 let answer = self.replace(&call, &fence, &value, record.expires).await?;
-                (written(answer.reply)?, answer.acknowledged)
+                (self.written(id, answer.reply)?, answer.acknowledged)
             }
         };
-        match (wait, &written) {
-            (None, _) => Ok(written),
-            (Some(wait), Written::Done) => acknowledged_by(acknowledged.as_ref(), wait).map(|()| written),
-            (Some(wait), Written::Lost(Some(found))) if found.fence == record.fence => {
+        let Some(wait) = wait else { return Ok(written) };
+        match &written {
+            Written::Done => acknowledged_by(acknowledged.as_ref(), wait).map(|()| written),
+            Written::Lost(Some(found)) if found.fence == record.fence => {
                 // Its own, from a sending whose reply was lost with its connection: on this one nothing has been written
                 // that replicas could acknowledge. So it is written once more.
                 let answer = self.replace(&call, &record.fence, &value, record.expires).await?;
-                match self::written(answer.reply)? {
+                match self.written(id, answer.reply)? {
                     Written::Done => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
                     newer @ Written::Lost(_) => Ok(newer),
                 }
             }
             // Somebody else's: whether it is acknowledged is for them to know.
-            (Some(_), Written::Lost(_)) => Ok(written),
+            Written::Lost(_) => Ok(written),
         }
     }
 
-    async fn remove_key(&self, key: &[u8], fence: [u8; codec::FENCE_PREFIX_LEN]) -> Result<Written, StoreError> {
-        let call = Call { key, wait: None, deadline: self.deadline() };
-        written(self.fenced(&call, (&self.remove, REMOVE), fence, None).await?.reply)
+    async fn remove_record(&self, id: &OperationId, fence: Fence) -> Result<Written, StoreError> {
+        let key = self.key(id);
+        let call = Call { key: &key, wait: None, deadline: self.deadline() };
+        let fence = codec::fence_prefix(&fence);
+        self.written(id, self.fenced(&call, (&self.remove, REMOVE), fence, None).await?.reply)
+    }
+
+    /// What a script says: 1 when it did its work, else what is there.
+    fn written(&self, id: &OperationId, reply: Value) -> Result<Written, StoreError> {
+        if reply == Value::Int(1) { Ok(Written::Done) } else { read(&self.codec, id, reply).map(Written::Lost) }
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {
@@ -212,8 +230,7 @@ impl RedisStore {
         let (run, keys, next) = self.scan(&turn.link, &from.within(turn.at), limit, deadline).await?;
         let ids: Vec<_> = keys.iter().filter_map(|key| self.operation(key)).collect();
         // One GET each, pipelined, where MGET would hide what is not a string among what has gone meanwhile.
-        let load = |id| async move { self.load_key(&self.key(id), deadline).await };
-        let found = join_all(ids.iter().map(load)).await;
+        let found = join_all(ids.iter().map(|id| self.load_record(id, deadline))).await;
         let mut page = Page { records: vec![], unreadable: 0, next: Position::after(&turn, run, next) };
         for (id, found) in ids.into_iter().zip(found) {
             match found {
@@ -275,15 +292,15 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
-        Box::pin(async move { self.load_key(&self.key(id), self.deadline()).await })
+        Box::pin(self.load_record(id, self.deadline()))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        Box::pin(self.write_key(id, expect, record))
+        Box::pin(self.write_record(id, expect, record))
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        Box::pin(async move { self.remove_key(&self.key(id), codec::fence_prefix(&fence)).await })
+        Box::pin(self.remove_record(id, fence))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
@@ -337,11 +354,6 @@ fn acknowledged_by(reply: Option<&Value>, wait: Wait) -> Result<(), StoreError> 
         })),
         None => Err(StoreError::Unacknowledged("WAIT was not answered".to_owned())),
     }
-}
-
-/// What a script says: 1 when it did its work, else what is there.
-fn written(reply: Value) -> Result<Written, StoreError> {
-    if reply == Value::Int(1) { Ok(Written::Done) } else { read(reply).map(Written::Lost) }
 }
 
 /// A time as Redis takes it: it refuses 0 and what does not fit a signed number.

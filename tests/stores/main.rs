@@ -11,3 +11,4 @@ mod embedded;
 mod memory;
 mod redis;
 mod replicated;
+mod sealed;

@@ -35,7 +35,7 @@ fn under_sentinels() -> impl FnMut() -> Arc<dyn Store> {
     let redis = Sentinels::start(1);
     let nodes = nodes(&redis.watchers);
     let servers = Sentinel { master: "mymaster".to_owned(), nodes, access: Access::default() };
-    stores(Servers::Sentinel(servers), Protocol::Resp3, redis)
+    stores(Servers::Sentinel(Box::new(servers)), Protocol::Resp3, redis)
 }
 
 fn in_a_cluster() -> impl FnMut() -> Arc<dyn Store> {

@@ -18,6 +18,18 @@ pub(super) fn show_store(page: &mut Page, settings: &Settings) {
         Kind::Redis(redis) => show_redis(page, redis),
     }
     page.put("command_timeout", span_text(settings.command_timeout));
+    if settings.encryption.ids().next().is_some() {
+        page.section("encryption", |page| page.section("keys", |page| show_keys(page, settings)));
+    }
+}
+
+fn show_keys(page: &mut Page, settings: &Settings) {
+    for id in settings.encryption.ids() {
+        page.item(|page| {
+            page.put("id", quoted(id));
+            page.put("secret", quoted(MASK));
+        });
+    }
 }
 
 fn show_redis(page: &mut Page, redis: &Redis) {
@@ -53,7 +65,8 @@ fn show_redis(page: &mut Page, redis: &Redis) {
 }
 
 fn show_access(page: &mut Page, access: &Access, tls: Option<&client::Client>) {
-    if let Some(username) = &access.username {
+    // The user of a URL may have no password; then it is not used.
+    if let (Some(username), Some(_)) = (&access.username, &access.password) {
         page.put("username", quoted(username));
     }
     match &access.password {

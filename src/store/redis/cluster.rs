@@ -11,9 +11,9 @@ use redis::{Value, from_redis_value, pipe};
 use super::StoreError;
 use super::dial;
 use super::faults::{Redirect, is_down, redirect, translate, unavailable};
-use super::lines::Turn;
 use super::link::{Answer, Deadline, Link, Place, Request, Terms, lock};
 use super::newest::newest;
+use super::position::Turn;
 use super::settings::{Node, listed};
 use super::slots::{Shares, slot};
 use crate::clock::Clock;
@@ -135,13 +135,11 @@ impl Cluster {
     /// Who has the slot now, if it is another node than `lost`. When there is no time left to ask, the next call will
     /// know.
     async fn successor(&self, slot: u16, lost: &Node, deadline: Deadline) -> Option<Node> {
-        match deadline.hold(self.shape.ask()).await {
-            Ok(known) => known.ok()?.shares.owner(slot).filter(|owner| *owner != lost).cloned(),
-            Err(_) => {
-                self.shape.ask_soon();
-                None
-            }
-        }
+        let Ok(known) = deadline.hold(self.shape.ask()).await else {
+            self.shape.ask_soon();
+            return None;
+        };
+        known.ok()?.shares.owner(slot).filter(|owner| *owner != lost).cloned()
     }
 
     fn link(&self, node: &Node) -> Arc<Link> {

@@ -10,6 +10,7 @@ use redis::{Value, cmd, from_redis_value};
 use super::StoreError;
 use super::cluster::Cluster;
 use super::link::{Answer, Deadline, Link, Place, Request, Terms};
+use super::position::Turn;
 use super::sentinel::Sentinels;
 use super::server::Report;
 use super::settings::{Node, Servers};
@@ -23,22 +24,13 @@ pub(super) enum Lines {
     Cluster(Cluster),
 }
 
-/// A primary's part of a pass through all records.
-pub(super) struct Turn {
-    /// What the pass has come to.
-    pub(super) at: u16,
-    pub(super) link: Arc<Link>,
-    /// Where it goes on after this one.
-    pub(super) next: Option<u16>,
-}
-
 impl Lines {
     pub(super) fn new(terms: &Arc<Terms>) -> Self {
         let link = |place, sets_clock| Arc::new(Link::new(Arc::clone(terms), place, sets_clock));
         match &terms.settings.servers {
             Servers::One(node) => Self::One(link(Place::Fixed(node.clone()), true)),
             Servers::Sentinel(sentinel) => {
-                let sentinels = Sentinels::new(sentinel.clone());
+                let sentinels = Sentinels::new((**sentinel).clone());
                 Self::Named(link(Place::Named(Arc::clone(&sentinels)), true), sentinels)
             }
             Servers::Cluster(seeds) => Self::Cluster(Cluster::new(Arc::clone(terms), seeds.clone())),

@@ -166,21 +166,14 @@ impl Link {
         let mut again = true;
         loop {
             let (generation, live) = self.live(lane, deadline).await?;
-            let outcome = deadline.hold(live.exchange(request)).await;
-            match outcome.inspect_err(|_| self.give_up(lane, generation, "no answer in time"))? {
+            match lane.hold(generation, deadline, live.exchange(request)).await? {
                 Ok(answer) => {
                     if is_demoted(&answer.reply) {
-                        self.give_up(lane, generation, "the server is a replica");
+                        lane.give_up(generation, "the server is a replica");
                     }
                     return Ok(answer);
                 }
-                Err(error) if is_broken(&error) => {
-                    self.give_up(lane, generation, &error.to_string());
-                    if !again {
-                        return Err(translate(&error));
-                    }
-                    again = false;
-                }
+                Err(error) if is_broken(&error) && again => again = false,
                 Err(error) => return Err(translate(&error)),
             }
         }
@@ -190,32 +183,19 @@ impl Link {
     pub(super) async fn send_to_run(&self, command: &Cmd, deadline: Deadline) -> Result<(u64, Value), StoreError> {
         let lane = self.lane(false);
         let (generation, live) = self.live(lane, deadline).await?;
-        let outcome = deadline.hold(live.exchange(Request::plain(command))).await;
-        match outcome.inspect_err(|_| self.give_up(lane, generation, "no answer in time"))? {
-            Ok(answer) => Ok((live.report.run, answer.reply)),
-            Err(error) => Err(self.fault(lane, generation, &error)),
-        }
+        let outcome = lane.hold(generation, deadline, live.exchange(Request::plain(command))).await?;
+        outcome.map(|answer| (live.report.run, answer.reply)).map_err(|error| translate(&error))
     }
 
     /// What the server says of itself now, and where it is.
     pub(super) async fn report(&self, deadline: Deadline) -> Result<(Node, Report), StoreError> {
         let lane = self.lane(false);
         let (generation, live) = self.meet(lane, deadline).await?;
-        let allow_eviction = self.terms.settings.allow_eviction;
         let clock = self.sets_clock.then_some(&self.terms.clock);
-        let mut line = live.connection.line.clone();
-        let asked = deadline.hold(server::ask(&mut line, allow_eviction, clock)).await;
-        match asked.inspect_err(|_| self.give_up(lane, generation, "no answer in time"))? {
-            Ok(report) => Ok((live.node.clone(), report)),
-            Err(error) => Err(self.fault(lane, generation, &error)),
-        }
-    }
-
-    fn fault(&self, lane: &Lane, generation: u64, error: &RedisError) -> StoreError {
-        if is_broken(error) {
-            self.give_up(lane, generation, &error.to_string());
-        }
-        translate(error)
+        let mut asked = live.connection.line.clone();
+        let asking = server::ask(&mut asked, self.terms.settings.allow_eviction, clock);
+        let outcome = lane.hold(generation, deadline, asking).await?;
+        outcome.map(|report| (live.node.clone(), report)).map_err(|error| translate(&error))
     }
 
     /// The connection for a call. Those that wait for replicas hold up what comes behind them, so they have connections
@@ -232,26 +212,12 @@ impl Link {
         fitting.iter().min_by_key(calls).unwrap_or(&self.lanes[0])
     }
 
-    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An
-    /// attempt to connect is left to its end, and a newer connection than the one that failed is left alone.
-    fn give_up(&self, lane: &Lane, generation: u64, cause: &str) {
-        let mut slot = lane.slot();
-        let made = slot.made().map(|live| live.node.clone());
-        if let Some(node) = made
-            && slot.generation == generation
-        {
-            slot.attempt = None;
-            drop(slot);
-            tracing::warn!(address = %node, cause, "store connection given up");
-        }
-    }
-
     /// A connection to a server that may be used.
     async fn live(&self, lane: &Lane, deadline: Deadline) -> Result<(u64, Arc<Live>), StoreError> {
         let (generation, live) = self.meet(lane, deadline).await?;
         if let Some(refusal) = &live.report.refusal {
             // The operator may have put it right: the next call looks again.
-            self.give_up(lane, generation, refusal);
+            lane.give_up(generation, refusal);
             return Err(unavailable(refusal));
         }
         Ok((generation, live))
@@ -295,6 +261,36 @@ impl Link {
 }
 
 impl Lane {
+    /// Holds an exchange over a connection to its time. One that lets it pass is given up: it may be a dead one.
+    async fn hold<T>(
+        &self,
+        generation: u64,
+        deadline: Deadline,
+        exchange: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<Result<T, RedisError>, StoreError> {
+        let outcome = deadline.hold(exchange).await;
+        match &outcome {
+            Err(_) => self.give_up(generation, "no answer in time"),
+            Ok(Err(error)) if is_broken(error) => self.give_up(generation, &error.to_string()),
+            Ok(_) => {}
+        }
+        outcome
+    }
+
+    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An
+    /// attempt to connect is left to its end, and a newer connection than the one that failed is left alone.
+    fn give_up(&self, generation: u64, cause: &str) {
+        let mut slot = self.slot();
+        let made = slot.made().map(|live| live.node.clone());
+        if let Some(node) = made
+            && slot.generation == generation
+        {
+            slot.attempt = None;
+            drop(slot);
+            tracing::warn!(address = %node, cause, "store connection given up");
+        }
+    }
+
     fn begin(&self) -> Call<'_> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         Call(self)

@@ -1,7 +1,9 @@
 //! How far a pass through all records has come: which primary, which run of it, which position in it. Pure.
 
+use std::sync::Arc;
+
 use super::faults::unavailable;
-use super::lines::Turn;
+use super::link::Link;
 use super::{Cursor, StoreError};
 
 /// A place in a pass.
@@ -13,6 +15,15 @@ pub(super) struct Position {
     pub(super) run: u64,
     /// What `SCAN` said last.
     pub(super) at: u64,
+}
+
+/// A primary's part of a pass through all records.
+pub(super) struct Turn {
+    /// What the pass has come to.
+    pub(super) at: u16,
+    pub(super) link: Arc<Link>,
+    /// Where it goes on after this one.
+    pub(super) next: Option<u16>,
 }
 
 impl Position {

@@ -31,7 +31,7 @@ pub enum Servers {
     /// One.
     One(Node),
     /// The one that sentinels call the primary.
-    Sentinel(Sentinel),
+    Sentinel(Box<Sentinel>),
     /// The primaries of a cluster; some of its nodes to ask for all of them.
     Cluster(Vec<Node>),
 }
