@@ -55,6 +55,18 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
+    doubts_expiring: IntGauge,
+}
+
+/// What a sweep found in doubt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DoubtsFound {
+    /// How many operations.
+    pub count: usize,
+    /// How many of them are forgotten soon.
+    pub expiring: usize,
+    /// The age of the oldest.
+    pub oldest: Duration,
 }
 
 struct Families {
@@ -68,6 +80,7 @@ struct Families {
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
+    doubts_expiring: IntGaugeVec,
 }
 
 impl Metrics {
@@ -271,10 +284,11 @@ impl RouteMetrics {
         self.in_flight.add(change);
     }
 
-    /// What the last sweep found: operations in doubt, and the age of the oldest.
-    pub fn doubts_found(&self, count: usize, oldest: Duration) {
-        self.doubts.set(i64::try_from(count).unwrap_or(i64::MAX));
-        self.oldest_doubt.set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
+    /// What the last sweep found.
+    pub fn doubts_found(&self, found: DoubtsFound) {
+        self.doubts.set(i64::try_from(found.count).unwrap_or(i64::MAX));
+        self.doubts_expiring.set(i64::try_from(found.expiring).unwrap_or(i64::MAX));
+        self.oldest_doubt.set(i64::try_from(found.oldest.as_secs()).unwrap_or(i64::MAX));
     }
 }
 
@@ -302,6 +316,7 @@ impl Families {
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
+            doubts_expiring: gauge("doubts_expiring", "Doubts that are forgotten within a day, by the last sweep.")?,
         })
     }
 
@@ -320,6 +335,7 @@ impl Families {
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
+            doubts_expiring: self.doubts_expiring.with_label_values(&[name]),
         }
     }
 
@@ -346,7 +362,11 @@ mod tests {
         upstream.servers(ServerState::Ejected, 3);
         upstream.ejected(4);
         upstream.checked(CheckResult::Failed, 5);
-        metrics.route("create-order").doubts_found(2, Duration::from_secs(61));
+        metrics.route("create-order").doubts_found(DoubtsFound {
+            count: 2,
+            expiring: 1,
+            oldest: Duration::from_secs(61),
+        });
         let text = metrics.render();
         for line in [
             r#"oncegate_requests_total{route="create-order",verdict="replayed"} 1"#,
@@ -358,6 +378,7 @@ mod tests {
             r#"oncegate_upstream_ejections_total{upstream="orders"} 4"#,
             r#"oncegate_upstream_health_checks_total{result="failed",upstream="orders"} 5"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
+            r#"oncegate_doubts_expiring{route="create-order"} 1"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
             r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,
         ] {
