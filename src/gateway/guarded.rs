@@ -8,16 +8,15 @@ use tokio::sync::oneshot;
 
 use super::attempt::Attempt;
 use super::duplicate::tell;
-use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
 use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
-use super::{Answer, Gateway, Guarded, Routed};
+use super::{Answer, Gateway, Guarded, Routed, again, marks};
 use crate::arbiter::{Admitted, Permit};
 use crate::clock::Clock;
 use crate::keys::{self, Named};
-use crate::machine::{Arrival, Duplicate, Ending};
+use crate::machine::{Arrival, Duplicate, Ending, Time};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
@@ -77,7 +76,8 @@ impl Gateway {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate, headers::origin(&head.headers)) {
+                match tell(guard, duplicate, headers::origin(&head.headers), &|since| self.again(guard, routed, since))
+                {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     told => told.map(|response| (response, Verdict::Replayed)),
                 }
@@ -149,6 +149,7 @@ impl Gateway {
             }
         };
         tally.if_left(Verdict::Executed);
+        let since = self.arbiter.shared().clock.now();
         let enforced = guarded.guard.mode == Mode::Enforce;
         let (client, delivery) = oneshot::channel();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
@@ -171,12 +172,21 @@ impl Gateway {
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
-            Ok(Err(_closed)) => Err(Problem::UpstreamFailed { guarded: enforced }),
+            Ok(Err(_closed)) => {
+                let again = enforced.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
+                Err(Problem::UpstreamFailed { again })
+            }
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
-                Err(Problem::UpstreamTimeout { guarded: enforced })
+                Err(Problem::UpstreamTimeout { again: enforced.then(|| self.again(&guarded.guard, routed, since)) })
             }
         }
+    }
+
+    /// When the attempt that has been running since then has probably ended.
+    fn again(&self, guard: &Guard, routed: &Routed<'_>, since: Time) -> Duration {
+        let running = self.arbiter.shared().clock.now().since(since);
+        again::while_running(routed.metrics.attempts_usually_take(), running, guard.policy.attempt_timeout)
     }
 
     /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
