@@ -47,7 +47,7 @@ impl Outcome {
             Self::Executed => Judgement::Keep,
             Self::NotExecuted => Judgement::Release,
         };
-        Ending::Answered { judgement, status: 0, answer: Answer::Unseen }
+        Ending::Answered { judgement, status: 0, answer: Answer::Unseen, retention: None }
     }
 }
 

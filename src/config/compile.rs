@@ -185,10 +185,15 @@ fn key_prefix(prefix: &At<Text>, report: &mut Report) -> Option<String> {
     None
 }
 
-/// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then.
+/// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then. An
+/// upstream that is trusted may have its outcome remembered for as long as a doubt.
 fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::Settings> {
-    let policies = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| &guard.policy);
-    let lives = policies.map(|policy| policy.attempt_timeout + policy.doubt_retention + policy.retention);
+    let lives = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| {
+        let policy = &guard.policy;
+        let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
+        let retention = if trusted { policy.doubt_retention } else { policy.retention };
+        policy.attempt_timeout + policy.doubt_retention + retention
+    });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,
         false_positive_rate: section.false_positive_rate.value()?.0,

@@ -2,19 +2,38 @@
 
 use std::time::Duration;
 
-use crate::machine::InDoubt;
+use crate::machine::{InDoubt, Policy, Time};
 
 /// The shortest advice, and the unit in which it is told.
 const LEAST: Duration = Duration::from_secs(1);
-/// The longest that a doubt is left alone. Client libraries obey in the thread that called them: five minutes, which would be
-/// long enough for people, blocked some of them that long.
+/// The longest that a doubt is left alone. People take longer, but client libraries obey in the thread that called them.
 const HELD: Duration = Duration::from_mins(1);
+
+/// What is known of a route's operations now, for advice on one of them.
+pub(super) struct Outlook<'a> {
+    pub policy: &'a Policy,
+    /// How long attempts of the route usually take; none while that is not known.
+    pub usual: Option<Duration>,
+    pub now: Time,
+}
+
+impl Outlook<'_> {
+    /// When an attempt that began then has probably ended.
+    pub(super) fn running(&self, since: Time) -> Duration {
+        while_running(self.usual, self.now.since(since), self.policy.attempt_timeout)
+    }
+
+    /// When a doubt that began then may have ended.
+    pub(super) fn in_doubt(&self, since: Time) -> Duration {
+        in_doubt(self.policy.in_doubt, self.now.since(since))
+    }
+}
 
 /// While an attempt is running: what it will probably still take. `usual` is how long attempts of its route usually take,
 /// `running` how long it has been, `most` how long it may take.
 ///
 /// An attempt that is over its usual time may take much longer: it is asked for in steps that grow with its age.
-pub(super) fn while_running(usual: Option<Duration>, running: Duration, most: Duration) -> Duration {
+fn while_running(usual: Option<Duration>, running: Duration, most: Duration) -> Duration {
     let left = usual.and_then(|usual| usual.checked_sub(running)).unwrap_or(running / 2);
     left.min(most.saturating_sub(running)).max(LEAST)
 }
@@ -24,8 +43,8 @@ pub(super) fn in_doubt(policy: InDoubt, age: Duration) -> Duration {
     match policy {
         // It waits for people, or for a late answer: the longer it has, the longer it will.
         InDoubt::Hold => (age / 2).clamp(LEAST, HELD),
-        // The next request runs.
-        InDoubt::Retry => soon(),
+        // The next request runs, or the upstream is being asked.
+        InDoubt::Retry | InDoubt::Probe { .. } => soon(),
     }
 }
 

@@ -1,27 +1,27 @@
 //! What a duplicate is told: the recorded answer, or a refusal.
 
-use std::time::Duration;
-
 use http::{HeaderValue, Response, StatusCode};
 
+use super::again::Outlook;
 use super::body::Body;
+use super::marks;
 use super::problem::Problem;
 use super::settings::{Guard, OnDuplicate};
-use super::{again, marks};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Witness};
 use crate::upstream::headers;
 
-/// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from;
-/// `ends` says when an attempt that began then has probably ended.
+/// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
 pub(super) fn tell(
     guard: &Guard,
     duplicate: Duplicate,
     origin: Option<&HeaderValue>,
-    ends: &dyn Fn(Time) -> Duration,
+    outlook: &Outlook<'_>,
 ) -> Result<Response<Body>, Problem> {
     match duplicate {
-        Duplicate::InFlight { since } => Err(Problem::InFlight { status: guard.in_flight_status, again: ends(since) }),
-        Duplicate::InDoubt => Err(Problem::OutcomeUnknown { again: again::in_doubt(guard.policy.in_doubt) }),
+        Duplicate::InFlight { since } => {
+            Err(Problem::InFlight { status: guard.in_flight_status, again: outlook.running(since) })
+        }
+        Duplicate::InDoubt { since } => Err(Problem::OutcomeUnknown { again: outlook.in_doubt(since) }),
         Duplicate::Changed => Err(Problem::KeyReused),
         Duplicate::Unsure => Err(Problem::Duplicate {
             status: StatusCode::CONFLICT,

@@ -6,19 +6,20 @@ use std::time::Duration;
 use http::{Request, request};
 use tokio::sync::oneshot;
 
+use super::again::{self, Outlook};
 use super::attempt::Attempt;
 use super::duplicate::tell;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
 use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
-use super::{Answer, Gateway, Guarded, Routed, again, marks};
+use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
 use crate::clock::Clock;
 use crate::keys::{self, Named};
-use crate::machine::{Arrival, Duplicate, Ending, Time};
+use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::{Timeout, Verdict};
+use crate::telemetry::{RouteMetrics, Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
 use crate::wire::Inbound;
 
@@ -76,8 +77,7 @@ impl Gateway {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate, headers::origin(&head.headers), &|since| self.again(guard, routed, since))
-                {
+                match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     told => told.map(|response| (response, Verdict::Replayed)),
                 }
@@ -178,15 +178,15 @@ impl Gateway {
             }
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
-                Err(Problem::UpstreamTimeout { again: enforced.then(|| self.again(&guarded.guard, routed, since)) })
+                let outlook = self.outlook(&guarded.guard, routed.metrics);
+                Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
             }
         }
     }
 
-    /// When the attempt that has been running since then has probably ended.
-    fn again(&self, guard: &Guard, routed: &Routed<'_>, since: Time) -> Duration {
-        let running = self.arbiter.shared().clock.now().since(since);
-        again::while_running(routed.metrics.attempts_usually_take(), running, guard.policy.attempt_timeout)
+    pub(super) fn outlook<'a>(&self, guard: &'a Guard, metrics: &RouteMetrics) -> Outlook<'a> {
+        let now = self.arbiter.shared().clock.now();
+        Outlook { policy: &guard.policy, usual: metrics.attempts_usually_take(), now }
     }
 
     /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its

@@ -19,6 +19,7 @@ mod settings;
 mod tally;
 mod target;
 mod upgrade;
+mod word;
 
 pub use body::{Body, BoxError};
 pub use fields::check_fields;
@@ -26,8 +27,8 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, Route, Settings, StoreFailure,
-    Underscores,
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Route,
+    Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 

@@ -120,6 +120,17 @@ pub struct Guard {
     pub response_body_limit: usize,
     /// Names to replay although replays drop them by default.
     pub allow_headers: Vec<HeaderName>,
+    /// Whether the upstream's own word on an operation counts.
+    pub outcome_headers: OutcomeHeaders,
+}
+
+/// Whether the upstream's own word on an operation (`Oncegate-Outcome`, `-Store`, `-TTL` on its answer) counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeHeaders {
+    /// It does not.
+    Ignore,
+    /// It goes before the outcome table and the route's retention.
+    Trust,
 }
 
 /// What a duplicate of a completed operation gets.

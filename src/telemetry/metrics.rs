@@ -53,6 +53,7 @@ pub struct RouteMetrics {
     duplicates: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
+    outcome_headers_unclear: IntCounter,
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
@@ -66,6 +67,7 @@ struct Families {
     duplicates: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
+    outcome_headers_unclear: IntCounterVec,
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
@@ -274,6 +276,12 @@ impl RouteMetrics {
         self.executed_but_failed.inc();
     }
 
+    /// The upstream said something of an operation that cannot be made out. True when it was the first time on this route.
+    pub fn outcome_header_unclear(&self) -> bool {
+        self.outcome_headers_unclear.inc();
+        self.outcome_headers_unclear.get() == 1
+    }
+
     /// An attempt began (1) or ended (-1).
     pub fn attempts_running(&self, change: i64) {
         self.in_flight.add(change);
@@ -302,6 +310,11 @@ impl Families {
                 "Requests that were let through and failed at the upstream.",
                 &["route"],
             )?,
+            outcome_headers_unclear: counter(
+                "outcome_headers_unclear_total",
+                "Fields of the upstream's own word on an operation that cannot be made out.",
+                &["route"],
+            )?,
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
@@ -320,6 +333,7 @@ impl Families {
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
+            outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),

@@ -137,5 +137,5 @@ pub(crate) fn arrival(key: u8, look: u8) -> Arrival {
 pub(crate) fn answered(terms: &Terms, status: u16, mark: u8) -> Ending {
     let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
     let judgement = terms.policy.outcomes.judge(status, false);
-    Ending::Answered { judgement, status, answer: Answer::Recorded(recorded) }
+    Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
 }

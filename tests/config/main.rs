@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
 use oncegate::gateway::{
-    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, StoreFailure, Underscores,
+    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, StoreFailure,
+    Underscores,
 };
 use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
@@ -137,6 +138,7 @@ fn a_guard_gets_the_documented_defaults() {
     assert_eq!((guard.in_flight, guard.in_flight_status.as_u16()), (OnInFlight::Reject, 409));
     assert_eq!((guard.patience, guard.store_failure), (Duration::from_secs(2), StoreFailure::Closed));
     assert_eq!((guard.mode, guard.allow_headers.len()), (Mode::Enforce, 0));
+    assert_eq!(guard.outcome_headers, OutcomeHeaders::Ignore);
     assert_eq!((guard.request_body_limit, guard.response_body_limit), (1 << 20, 256 << 10));
 }
 
@@ -171,6 +173,11 @@ fn defaults_that_follow_from_other_settings() {
 fn the_filter_remembers_as_long_as_any_record_may_live() {
     let settings = loaded(&with_guard("retention: 100h\ndoubt_retention: 200h")).settings;
     assert_eq!(settings.filter.lifetime, Duration::from_hours(300) + Duration::from_mins(5));
+    // A trusted upstream may have an outcome remembered for as long as a doubt.
+    let trusting = "retention: 100h\ndoubt_retention: 200h\noutcome_headers: trust";
+    let settings = loaded(&with_guard(trusting)).settings;
+    assert_eq!(guard(&settings).outcome_headers, OutcomeHeaders::Trust);
+    assert_eq!(settings.filter.lifetime, Duration::from_hours(400) + Duration::from_mins(5));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The cases that matter most, each by name.
 
+use std::time::Duration;
+
 use oncegate::machine::{
-    Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Record, Settled, Settling, State, Time, admit, lapse,
-    renew, settle,
+    Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Judgement, Record, Settled, Settling, State, Time,
+    admit, lapse, renew, settle,
 };
 
 use super::system::{
@@ -58,7 +60,7 @@ fn an_own_claim_that_has_lapsed_gives_no_right_to_act() {
     begin(&mut system, 1);
     system.pass(LEASE);
     assert!(system.lapse());
-    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt { since: system.now }));
 }
 
 #[test]
@@ -316,7 +318,7 @@ fn a_lease_lapses_at_its_end_and_no_sooner() {
     system.pass(LEASE - 1);
     assert!(matches!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InFlight { .. })));
     system.pass(1);
-    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(stored(&system).state, State::InDoubt { since: system.now, cause: Cause::LeaseLost });
     assert_eq!(lapse(stored(&system), system.policy.doubt_retention, system.now), None, "once is enough");
 }
@@ -349,7 +351,31 @@ fn an_answer_too_large_to_keep_is_an_outcome() {
     let held = begin(&mut system, 1);
     let Ending::Answered { judgement, status, .. } = kept(&system, 1) else { panic!("not answered") };
     let tombstone = Answer::TooLarge { status, location: None };
-    let ending = Ending::Answered { judgement, status, answer: tombstone.clone() };
+    let ending = Ending::Answered { judgement, status, answer: tombstone.clone(), retention: None };
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
     assert!(matches!(&stored(&system).state, State::Completed { answer, .. } if *answer == tombstone));
+}
+
+#[test]
+fn an_outcome_may_say_how_long_it_is_remembered_within_bounds() {
+    for (wish, millis) in [(0, 1_000), (90, 90_000), (DOUBT_RETENTION, DOUBT_RETENTION)] {
+        let mut system = hold();
+        let held = begin(&mut system, 1);
+        let Ending::Answered { judgement, status, answer, .. } = kept(&system, 1) else { panic!("not answered") };
+        let ending = Ending::Answered { judgement, status, answer, retention: Some(Duration::from_secs(wish)) };
+        let kept_until = Time(system.now.0 + millis);
+        assert_eq!(system.settle(&held, &ending), Settled::Kept(kept_until), "{wish}");
+        assert_eq!(stored(&system).expires, kept_until);
+    }
+}
+
+#[test]
+fn a_doubt_is_remembered_as_long_as_any_whatever_the_answer_says() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let judgement = Judgement::Doubt;
+    let ending =
+        Ending::Answered { judgement, status: 200, answer: answer(1), retention: Some(Duration::from_secs(1)) };
+    assert_eq!(system.settle(&held, &ending), Settled::Doubted);
+    assert!(stored(&system).expires >= Time(system.now.0 + DOUBT_RETENTION));
 }
