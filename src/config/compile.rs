@@ -9,7 +9,7 @@ use super::finding::Report;
 use super::reader::{At, Field, values};
 use super::values::Text;
 use super::{front, limits, routes, upstreams};
-use crate::{admin, gateway, server, store, telemetry};
+use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
 const IDLE_FILTER: Duration = Duration::from_hours(1);
@@ -43,9 +43,19 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
         },
-        replay_cache: file.replay_cache.value()?.0,
+        arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
         watch: *file.reload.value()?.watch.value()?,
+    })
+}
+
+fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {
+    Some(arbiter::Settings {
+        replay_cache: file.replay_cache.value()?.0,
+        waiters: limits.waiters,
+        dispatched: limits.dispatched,
+        // Only a Redis can be shared.
+        alone: *file.store.value()?.kind.value()? != StoreKind::Redis,
     })
 }
 

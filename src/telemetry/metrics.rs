@@ -36,6 +36,8 @@ pub struct Metrics {
     lease_lost: IntCounter,
     late_answers: IntCounter,
     store_may_evict: IntGauge,
+    store_amnesia: IntCounter,
+    dispatched_dropped: IntCounter,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -124,6 +126,14 @@ impl Metrics {
                 &registry,
                 IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
             )?,
+            store_amnesia: register(
+                &registry,
+                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
+            )?,
+            dispatched_dropped: register(
+                &registry,
+                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
+            )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
@@ -200,6 +210,16 @@ impl Metrics {
     /// Whether the store may drop records under memory pressure.
     pub fn store_may_evict(&self, may: bool) {
         self.store_may_evict.set(i64::from(may));
+    }
+
+    /// The store has lost the record of an operation that this gateway dispatched.
+    pub fn store_forgot(&self) {
+        self.store_amnesia.inc();
+    }
+
+    /// So many dispatched operations are no longer known, because others needed their room.
+    pub fn dispatched_dropped(&self, count: u64) {
+        self.dispatched_dropped.inc_by(count);
     }
 
     /// How many log lines were dropped since the start.
