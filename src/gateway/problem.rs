@@ -112,7 +112,7 @@ pub enum Problem {
     Overloaded(&'static str),
     /// The store gave no answer.
     StoreUnavailable,
-    /// The record is of no known form.
+    /// The record is of no known form, or sealed under a key that is not there.
     RecordUnreadable,
 }
 

@@ -381,7 +381,7 @@ fn a_lost_record_of_an_attempt_that_is_gone_is_a_doubt_that_its_late_answer_ends
     assert_eq!(doubt.state, State::InDoubt { since: system.now, cause: Cause::Forgotten });
     assert!(doubt.expires >= system.now.plus(system.policy.doubt_retention) && doubt.expires >= held.expires);
     system.stored = Some(doubt);
-    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(system.admit(CHANGED, 3), Told::Refused(Duplicate::Changed));
     let ending = kept(&system, 7);
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));

@@ -55,7 +55,7 @@ impl Problem {
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
             Self::RecordUnreadable => {
-                "The operation has a record that this version cannot read. Nothing was forwarded.".to_owned()
+                "The operation has a record that this gateway cannot read. Nothing was forwarded.".to_owned()
             }
         }
     }
