@@ -98,5 +98,6 @@ pub(super) fn text(cause: Cause) -> String {
         Cause::Status(status) => format!("status-{status}"),
         Cause::RetryNotSent => "retry-not-sent".to_owned(),
         Cause::Abandoned => "abandoned".to_owned(),
+        Cause::Forgotten => "store-forgot".to_owned(),
     }
 }

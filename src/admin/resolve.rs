@@ -1,5 +1,6 @@
 //! An operator's word on a doubt: taken, written over the record that was looked at, and put down in the audit log.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -82,8 +83,9 @@ async fn try_resolve(
     if reason.trim().is_empty() {
         return Err(problem(StatusCode::BAD_REQUEST, "reason-missing", "`reason` says why, for the audit log."));
     }
-    let reason = audited("reason", &reason)?;
-    let actor = actor.as_deref().map(|actor| audited("actor", actor)).transpose()?;
+    let invalid = |detail: String| problem(StatusCode::UNPROCESSABLE_ENTITY, "body-invalid", &detail);
+    let reason = audited("reason", &reason).map_err(invalid)?;
+    let actor = actor.as_deref().map(|actor| audited("actor", actor)).transpose().map_err(invalid)?;
     let (id, doubt) = find(admin, id).await?;
     if headers.get(IF_MATCH).is_some_and(|expected| expected != "*" && *expected != etag(doubt.fence)) {
         let detail = "The record is not the one that you looked at.";
@@ -125,11 +127,10 @@ async fn try_resolve(
 }
 
 /// A text for the audit line.
-fn audited<'a>(field: &str, text: &'a str) -> Result<&'a str, Response> {
+fn audited<'a>(field: &str, text: &'a str) -> Result<&'a str, String> {
     let text = text.trim();
     if !(1..=TEXT_LIMIT).contains(&text.len()) || text.chars().any(char::is_control) {
-        let detail = format!("`{field}` is a line of 1 to {TEXT_LIMIT} bytes, without control characters.");
-        return Err(problem(StatusCode::UNPROCESSABLE_ENTITY, "body-invalid", &detail));
+        return Err(format!("`{field}` is a line of 1 to {TEXT_LIMIT} bytes, without control characters."));
     }
     Ok(text)
 }
@@ -172,9 +173,7 @@ impl Told<'_> {
             let names: Vec<_> = answer.headers.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
             names.join(", ")
         };
-        let digest = |answer: &Recorded| {
-            Sha256::digest(&answer.body).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-        };
+        let digest = |answer: &Recorded| hex(&Sha256::digest(&answer.body));
         let State::InDoubt { since, cause } = self.doubt.state else { return };
         tracing::info!(
             target: AUDIT,
@@ -197,4 +196,12 @@ impl Told<'_> {
             "doubt resolved by an operator"
         );
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -1,10 +1,13 @@
 //! The right to act, as a value. Whoever holds it settles it; dropped unsettled, the operation is in doubt, never free.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Arbiter, Terms};
-use crate::machine::{Cause, Ending, OperationId, Policy, Record, Settled, Settling, State, renew, settle};
+use crate::clock::Clock;
+use crate::machine::{
+    Cause, Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, recall, renew, settle,
+};
 use crate::store::{StoreError, Written};
 use crate::telemetry::{Outcome, StoreOp};
 
@@ -21,6 +24,7 @@ pub struct Permit {
     /// A renewal found that the record no longer speaks of this attempt as running.
     lost: bool,
     settled: bool,
+    begun: Instant,
 }
 
 /// A permit whose outcome the store has not taken yet.
@@ -54,7 +58,7 @@ impl Permit {
         let shared = arbiter.shared();
         shared.lines.begin(id, record.fence.attempt);
         terms.route.attempts_running(1);
-        Self { arbiter, id, record, terms, lost: false, settled: false }
+        Self { arbiter, id, record, terms, lost: false, settled: false, begun: Clock::instant() }
     }
 
     /// The operation.
@@ -91,12 +95,21 @@ impl Permit {
     /// Extends the lease.
     pub async fn renew(&mut self) -> Renewal {
         let clock = &self.arbiter.shared().clock;
-        let Some(renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
+        let Some(mut renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
             return Renewal::Lost;
         };
-        let expect = crate::machine::Expect::Fence(self.record.fence);
-        let store = Arc::clone(self.arbiter.store());
-        match self.arbiter.timed(StoreOp::Renew, store.write(&self.id, expect, &renewed)).await {
+        let mut written = self.write_lease(Expect::Fence(self.record.fence), &renewed).await;
+        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time() {
+            // Nobody can have ended an attempt whose lease has not: the store has lost its record.
+            let now = self.arbiter.shared().clock.now();
+            let policy = &self.terms.policy;
+            renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, now);
+            written = self.write_lease(Expect::Absent, &renewed).await;
+            if matches!(written, Ok(Written::Done)) {
+                self.arbiter.written_again(&self.id, &renewed);
+            }
+        }
+        match written {
             Ok(Written::Done) => self.record = renewed,
             // A renewal of this attempt's own, whose reply was lost.
             Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
@@ -113,6 +126,11 @@ impl Permit {
         Renewal::Held
     }
 
+    async fn write_lease(&self, expect: Expect, record: &Record) -> Result<Written, StoreError> {
+        let store = self.arbiter.store();
+        self.arbiter.timed(StoreOp::Renew, store.write(&self.id, expect, record)).await
+    }
+
     fn is_running_here(&self, newer: &Record) -> bool {
         newer.fence.attempt == self.record.fence.attempt && matches!(newer.state, State::InFlight { .. })
     }
@@ -122,6 +140,9 @@ impl Permit {
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
+        if !matches!(ending, Ending::NotSent) {
+            self.terms.route.attempt_took(self.begun.elapsed());
+        }
         match self.try_settle(&ending).await {
             Ok(settled) => Ok(settled),
             Err(error) => Err(Unsettled { permit: self, ending, error }),
@@ -170,6 +191,7 @@ impl Drop for Permit {
                 terms: self.terms.clone(),
                 lost: self.lost,
                 settled: true,
+                begun: self.begun,
             };
             abandon(heir, &shared.tasks);
             return;
@@ -235,12 +257,23 @@ pub(super) async fn settle_once(
     let shared = arbiter.shared();
     let store = arbiter.store();
     let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
-        Settling::Done(settled) => return Ok(Step::Settled(settled)),
+        Settling::Done(settled) => {
+            arbiter.keep_in_mind(id, settled, None);
+            return Ok(Step::Settled(settled));
+        }
         Settling::Write { expect, record, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
             let written = arbiter.timed(StoreOp::Settle, store.write(id, expect, &record)).await?;
+            if expect == Expect::Absent
+                && written == Written::Done
+                && !arbiter.was_ended(id, held).await.unwrap_or(true)
+            {
+                arbiter.written_again(id, &record);
+            }
             (written, settled, Some(record))
         }
         Settling::Remove { fence, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
             (arbiter.timed(StoreOp::Remove, store.remove(id, fence)).await?, settled, None)
         }
     };
@@ -250,6 +283,7 @@ pub(super) async fn settle_once(
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);
             }
+            arbiter.keep_in_mind(id, settled, record.as_ref());
             Ok(Step::Settled(settled))
         }
     }

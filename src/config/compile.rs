@@ -8,8 +8,8 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{At, Field, values};
 use super::values::Text;
-use super::{front, limits, routes, upstreams};
-use crate::{admin, gateway, server, store, telemetry};
+use super::{encryption, front, limits, routes, upstreams};
+use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
 const IDLE_FILTER: Duration = Duration::from_hours(1);
@@ -43,9 +43,19 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
         },
-        replay_cache: file.replay_cache.value()?.0,
+        arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
         watch: *file.reload.value()?.watch.value()?,
+    })
+}
+
+fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {
+    Some(arbiter::Settings {
+        replay_cache: file.replay_cache.value()?.0,
+        waiters: limits.waiters,
+        dispatched: limits.dispatched,
+        // Only a Redis can be shared.
+        alone: *file.store.value()?.kind.value()? != StoreKind::Redis,
     })
 }
 
@@ -115,6 +125,7 @@ fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
 fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
     let kind = *section.kind.value()?;
     foreign_fields(section, kind, report);
+    let encryption = encryption::compile(&section.encryption, report);
     let kind = match kind {
         StoreKind::Memory => {
             if let Some(at) = section.kind.at() {
@@ -128,7 +139,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         }
         StoreKind::Redis => store::Kind::Redis(redis(section, report)?),
     };
-    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0 })
+    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0, encryption: encryption? })
 }
 
 /// Fields that only another kind of store has.
@@ -140,6 +151,9 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
     };
     if kind != StoreKind::Embedded {
         refuse(section.path.at().map(|at| &at.place), "embedded");
+    }
+    if kind == StoreKind::Memory {
+        refuse(section.encryption.at().map(|at| &at.place), "embedded` or `redis");
     }
     if kind != StoreKind::Redis {
         refuse(section.url.at().map(|at| &at.place), "redis");

@@ -38,7 +38,7 @@ pub fn show(settings: &Settings) -> String {
     };
     page.put("underscore_headers", underscores);
     page.put("preserve_header_case", settings.server.preserve_header_case);
-    page.put("replay_cache", size(settings.replay_cache));
+    page.put("replay_cache", size(settings.arbiter.replay_cache));
     page.put("sweep_interval", span_text(settings.sweep_interval));
     page.put("drain_delay", span_text(settings.server.drain.delay));
     page.put("drain_timeout", span_text(settings.server.drain.timeout));
@@ -138,6 +138,18 @@ fn store(page: &mut Page, settings: &store::Settings) {
         }
     }
     page.put("command_timeout", span_text(settings.command_timeout));
+    if settings.encryption.ids().next().is_some() {
+        page.section("encryption", |page| {
+            page.section("keys", |page| {
+                for id in settings.encryption.ids() {
+                    page.item(|page| {
+                        page.put("id", quoted(id));
+                        page.put("secret", quoted(MASK));
+                    });
+                }
+            });
+        });
+    }
 }
 
 /// The URL with its password masked, and anything that may be one.
@@ -152,7 +164,8 @@ fn limits(page: &mut Page, settings: &Settings) {
     let (server, gateway) = (&settings.server.limits, &settings.gateway.limits);
     page.put("connections", server.connections);
     page.put("in_flight", gateway.in_flight);
-    page.put("waiters", gateway.waiters);
+    page.put("waiters", settings.arbiter.waiters);
+    page.put("dispatched", settings.arbiter.dispatched);
     page.put("buffered_bodies", size(gateway.buffered_bodies));
     page.put("target", size(server.target));
     page.put("header_bytes", size(server.header_bytes));

@@ -174,8 +174,6 @@ pub enum Mode {
 pub struct Limits {
     /// Requests on their way to an upstream.
     pub in_flight: usize,
-    /// Duplicates that wait for a running attempt.
-    pub waiters: usize,
     /// Bytes of buffered request and response bodies.
     pub buffered_bodies: usize,
     /// How long a guarded request's body may take, in full.

@@ -65,7 +65,12 @@ fn absence_counts_from(doubt: &Record, policy: &Policy) -> Option<Time> {
     };
     let patience = match cause {
         Cause::LeaseLost => absent_after.max(policy.attempt_timeout),
-        Cause::Broken | Cause::TimedOut | Cause::Status(_) | Cause::RetryNotSent | Cause::Abandoned => absent_after,
+        Cause::Broken
+        | Cause::TimedOut
+        | Cause::Status(_)
+        | Cause::RetryNotSent
+        | Cause::Abandoned
+        | Cause::Forgotten => absent_after,
     };
     Some(since.plus(patience))
 }

@@ -75,6 +75,8 @@ pub enum Cause {
     RetryNotSent,
     /// The gateway stopped, or gave the attempt up, before the answer came.
     Abandoned,
+    /// The store has lost the record of an attempt that this gateway had dispatched.
+    Forgotten,
 }
 
 /// The outcome of an operation, as duplicates will see it.

@@ -1,7 +1,8 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
@@ -10,6 +11,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
+use super::usual::Usual;
 
 /// Upper bounds, in seconds, of the histogram of store calls.
 const STORE_BUCKETS: &[f64] = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
@@ -34,6 +36,8 @@ pub struct Metrics {
     lease_lost: IntCounter,
     late_answers: IntCounter,
     store_may_evict: IntGauge,
+    store_amnesia: IntCounter,
+    dispatched_dropped: IntCounter,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -56,6 +60,7 @@ pub struct RouteMetrics {
     doubts: IntGauge,
     oldest_doubt: IntGauge,
     doubts_expiring: IntGauge,
+    usual: Arc<Usual>,
 }
 
 /// What a sweep found in doubt.
@@ -81,6 +86,8 @@ struct Families {
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
     doubts_expiring: IntGaugeVec,
+    /// How long attempts take, by route. Looked into once for each configuration.
+    usual: Mutex<HashMap<String, Arc<Usual>>>,
 }
 
 impl Metrics {
@@ -131,6 +138,14 @@ impl Metrics {
             store_may_evict: register(
                 &registry,
                 IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
+            )?,
+            store_amnesia: register(
+                &registry,
+                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
+            )?,
+            dispatched_dropped: register(
+                &registry,
+                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
             )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
@@ -210,6 +225,16 @@ impl Metrics {
         self.store_may_evict.set(i64::from(may));
     }
 
+    /// The store has lost the record of an operation that this gateway dispatched.
+    pub fn store_forgot(&self) {
+        self.store_amnesia.inc();
+    }
+
+    /// So many dispatched operations are no longer known, because others needed their room.
+    pub fn dispatched_dropped(&self, count: u64) {
+        self.dispatched_dropped.inc_by(count);
+    }
+
     /// How many log lines were dropped since the start.
     pub fn log_lines_lost(&self, lines: usize) {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
@@ -261,6 +286,17 @@ impl RouteMetrics {
     /// An attempt ended.
     pub fn settled(&self, outcome: Outcome) {
         self.outcomes[outcome as usize].inc();
+    }
+
+    /// An attempt that was sent has ended after this long, whatever came of it.
+    pub fn attempt_took(&self, span: Duration) {
+        self.usual.took(span);
+    }
+
+    /// How long attempts take at most, unless something is unusual, as far as this process has seen; none before the
+    /// first has ended.
+    pub fn attempts_usually_take(&self) -> Option<Duration> {
+        self.usual.at_most()
     }
 
     /// A request met a record of its operation.
@@ -317,6 +353,7 @@ impl Families {
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
             doubts_expiring: gauge("doubts_expiring", "Doubts that are forgotten within a day, by the last sweep.")?,
+            usual: Mutex::default(),
         })
     }
 
@@ -336,6 +373,9 @@ impl Families {
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
             doubts_expiring: self.doubts_expiring.with_label_values(&[name]),
+            usual: Arc::clone(
+                self.usual.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
+            ),
         }
     }
 
@@ -349,6 +389,14 @@ impl Families {
 mod tests {
     use super::*;
     use crate::telemetry::{CheckResult, ServerState};
+
+    #[test]
+    fn what_is_usual_on_a_route_outlives_a_change_of_configuration() {
+        let metrics = Metrics::new().unwrap();
+        metrics.route("a").attempt_took(Duration::from_secs(1));
+        assert_eq!(metrics.route("a").attempts_usually_take(), Some(Duration::from_secs(2)));
+        assert_eq!(metrics.route("b").attempts_usually_take(), None);
+    }
 
     #[test]
     fn facts_appear_under_their_public_names() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod command_line;
+mod encryption;
 mod explain;
 mod schema;
 mod upstreams;
@@ -20,7 +21,7 @@ use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use oncegate::server::Drain;
 use oncegate::tls::ClientCertificates;
 use oncegate::wire::Network;
-use oncegate::{admin, store, telemetry, upstream};
+use oncegate::{admin, arbiter, store, telemetry, upstream};
 use proptest::prelude::*;
 
 /// The least that loads and guards a route. The guard begins in line 7.
@@ -77,7 +78,7 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn an_almost_empty_file_gets_the_documented_defaults() {
-    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval, watch } =
+    let Settings { server, admin, store, filter, log, upstreams, gateway, arbiter, sweep_interval, watch } =
         loaded(LEAST).settings;
     assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
@@ -91,7 +92,8 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
         log,
         telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned(), audit: None }
     );
-    assert_eq!(replay_cache, 64 << 20);
+    let arbiter::Settings { replay_cache, waiters, dispatched, alone } = arbiter;
+    assert_eq!((replay_cache, waiters, dispatched, alone), (64 << 20, 10_000, 100_000, true));
     assert_eq!(sweep_interval, Duration::from_mins(1));
     assert_eq!((server.listen_shared, watch), (false, false));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
@@ -102,7 +104,7 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!((route.case, route.path_parameters), (Case::Sensitive, PathParameters::Ignore));
     assert_eq!((route.method_override, &route.cors), (MethodOverride::Refuse, &None));
     let limits = gateway.limits;
-    assert_eq!((limits.in_flight, limits.waiters, limits.buffered_bodies), (4_096, 10_000, 256 << 20));
+    assert_eq!((limits.in_flight, limits.buffered_bodies), (4_096, 256 << 20));
     assert_eq!((limits.body_timeout, limits.upload_timeout), (Duration::from_secs(30), Duration::from_hours(1)));
     let limits = server.limits;
     assert_eq!((limits.connections, limits.headers), (10_000, 100));
@@ -198,7 +200,8 @@ fn everything_that_can_be_set_arrives() {
          log: {{ format: json, level: 'info,oncegate=debug' }}\n"
     );
     let settings = loaded(&text).settings;
-    assert_eq!((settings.server.listen.port(), settings.server.workers, settings.replay_cache), (80, 3, 0));
+    assert_eq!((settings.server.listen.port(), settings.server.workers, settings.arbiter.replay_cache), (80, 3, 0));
+    assert!(!settings.arbiter.alone);
     assert_eq!((settings.admin.listen, settings.admin.ready), (None, admin::Ready::Process));
     assert_eq!(settings.gateway.trusted_proxies, [Network::parse("10.0.0.0/8").unwrap()]);
     assert_eq!(settings.log.format, telemetry::LogFormat::Json);

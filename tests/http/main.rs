@@ -15,6 +15,7 @@ mod upstream;
 
 mod admin;
 mod admin_doubts;
+mod advice;
 mod answers;
 mod bounds;
 mod cors;

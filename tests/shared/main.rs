@@ -12,6 +12,7 @@ mod redis;
 mod upstream;
 
 mod across;
+mod amnesia;
 mod crowd;
 mod eviction;
 mod foreign;
@@ -19,6 +20,7 @@ mod lossy;
 mod lost_replies;
 mod memory;
 mod overload;
+mod sealed;
 mod store_faults;
 
 use std::time::Duration;
