@@ -12,7 +12,7 @@ use oncegate::clock::Clock;
 use crate::clients::Client;
 use crate::gateway::wait_until;
 use crate::history::{Moment, Name, News, Story};
-use crate::scene::{Backing, LEASE, RESPONSE_TIMEOUT, Scene};
+use crate::scene::{Backing, Clocks, LEASE, RESPONSE_TIMEOUT, Scene};
 use crate::storm::Storm;
 use crate::upstream::Manner;
 use crate::verdict::{Fault, Terms};
@@ -26,6 +26,9 @@ const ASKERS: usize = 16;
 pub(crate) struct Plan {
     pub(crate) backing: Backing,
     pub(crate) gateways: usize,
+    pub(crate) clocks: Clocks,
+    /// Nothing else befalls the machines than jumps of clocks.
+    pub(crate) clocks_alone: bool,
     pub(crate) clients: u64,
     pub(crate) seed: u64,
     /// It ends with so many operations,
@@ -73,6 +76,8 @@ impl Plan {
         Self {
             backing,
             gateways,
+            clocks: Clocks::Nobodys,
+            clocks_alone: false,
             clients: 16,
             seed,
             operations: usize::MAX,
@@ -83,7 +88,7 @@ impl Plan {
     }
 
     pub(crate) fn run(&self) -> Report {
-        let mut scene = Scene::set(self.backing, self.gateways, self.manner);
+        let mut scene = self.scene();
         let world = World::beside(scene.upstream.ledger());
         let started = Clock::instant();
         let blows = self.rage(&mut scene, &world);
@@ -95,6 +100,10 @@ impl Plan {
         let mut wrong = judge(&stories, &self.terms(&world, closing));
         wrong.extend(unaccounted(&scene, &world, &stories));
         Report { wrong, figures: Figures::of(&stories), blows, lasted }
+    }
+
+    pub(crate) fn scene(&self) -> Scene {
+        Scene::set(self.backing, self.gateways, self.clocks, self.manner)
     }
 
     fn terms(&self, world: &World, closing: Moment) -> Terms {
@@ -113,7 +122,7 @@ impl Plan {
             let _stops = Raised(&stop);
             let end = Clock::instant() + self.most;
             let enough = || Clock::instant() >= end || world.count() >= self.operations;
-            let mut storm = Storm::over(scene, world, self.seed);
+            let mut storm = Storm::over(scene, world, self.seed, self.clocks_alone);
             storm.rage(self.beat, enough);
             storm.blows
         })
@@ -139,7 +148,7 @@ fn start_afresh(scene: &mut Scene) {
         gateway.kill();
     }
     for member in &mut scene.members {
-        member.gateway.restart();
+        member.restart();
     }
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct Heard {
 pub(crate) enum Ailment {
     GatewayDied,
     GatewayStopped,
+    /// The wall clock of a gateway jumped: no excuse for anything.
+    GatewayClock,
     /// The upstream's process, or the way to it.
     Upstream,
     /// The way to the store.
@@ -199,11 +201,6 @@ impl Trouble {
 }
 
 impl Story {
-    /// Whether a client was told that the outcome is unknown.
-    pub(crate) fn was_in_doubt(&self) -> bool {
-        self.exchanges.iter().any(|exchange| exchange.news == News::InDoubt)
-    }
-
     /// What was heard last of all.
     pub(crate) fn last_news(&self) -> Option<&News> {
         self.exchanges.iter().max_by_key(|exchange| exchange.heard.tick).map(|exchange| &exchange.news)

@@ -16,6 +16,7 @@ mod redis;
 
 mod bad_histories;
 mod clients;
+mod clocks;
 mod drill;
 mod history;
 mod ledger;
@@ -24,4 +25,5 @@ mod short;
 mod storm;
 mod upstream;
 mod verdict;
+mod weathers;
 mod world;

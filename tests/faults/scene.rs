@@ -2,12 +2,13 @@
 //! It starts, stops and mends them when it is told to; when that is, others say.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::clocks::FakeClock;
 use crate::gateway::Gateway;
 use crate::proxy::Proxy;
-use crate::redis::{Cluster, RedisServer, Sentinels};
+use crate::redis::RedisServer;
 use crate::upstream::{Manner, OwnPort, Upstream};
 
 /// How long a lease is, in milliseconds.
@@ -29,6 +30,14 @@ pub(crate) enum Backing {
     Redis,
 }
 
+/// Whose clocks can be set while their processes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    Nobodys,
+    OfGateways,
+    OfStore,
+}
+
 /// The store's processes.
 pub(crate) enum Store {
     Embedded,
@@ -41,6 +50,8 @@ pub(crate) struct Member {
     pub(crate) clients: Proxy,
     pub(crate) upstream: Proxy,
     pub(crate) store: Option<Proxy>,
+    pub(crate) clock: Option<FakeClock>,
+    config: PathBuf,
     /// Held, so that nobody takes it while the gateway is down.
     _port: OwnPort,
 }
@@ -50,17 +61,24 @@ pub(crate) struct Scene {
     pub(crate) members: Vec<Member>,
     pub(crate) upstream: Upstream,
     pub(crate) store: Store,
+    pub(crate) store_clock: Option<FakeClock>,
     /// Removed last.
     _folder: tempfile::TempDir,
 }
 
 impl Scene {
-    pub(crate) fn set(backing: Backing, gateways: usize, manner: Manner) -> Self {
+    pub(crate) fn set(backing: Backing, gateways: usize, clocks: Clocks, manner: Manner) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(folder.path(), manner);
-        let store = Store::start(backing);
-        let members = (0..gateways).map(|number| Member::start(folder.path(), number, &upstream, &store)).collect();
-        Self { members, upstream, store, _folder: folder }
+        let clock = |name: &str| FakeClock::new(&folder.path().join(name));
+        let store_clock = (clocks == Clocks::OfStore).then(|| clock("clock-of-store"));
+        let store = Store::start(backing, store_clock.as_ref());
+        let member = |number: usize| {
+            let own = (clocks == Clocks::OfGateways).then(|| clock(&format!("clock-{number}")));
+            Member::start(folder.path(), number, &upstream, &store, own)
+        };
+        let members = (0..gateways).map(member).collect();
+        Self { members, upstream, store, store_clock, _folder: folder }
     }
 
     /// Where clients find the gateways.
@@ -70,10 +88,11 @@ impl Scene {
 }
 
 impl Store {
-    fn start(backing: Backing) -> Self {
+    fn start(backing: Backing, clock: Option<&FakeClock>) -> Self {
+        let environment = clock.map(FakeClock::environment).unwrap_or_default();
         match backing {
             Backing::Embedded => Self::Embedded,
-            Backing::Redis => Self::Redis(RedisServer::start_with(&DURABLE)),
+            Backing::Redis => Self::Redis(RedisServer::start_under(environment, &DURABLE)),
         }
     }
 
@@ -99,14 +118,26 @@ impl Store {
 }
 
 impl Member {
-    fn start(folder: &Path, number: usize, upstream: &Upstream, store: &Store) -> Self {
+    fn start(folder: &Path, number: usize, upstream: &Upstream, store: &Store, clock: Option<FakeClock>) -> Self {
         let (store, section) = store.section(folder);
         let (port, upstream) = (OwnPort::new(), Proxy::to(upstream.port()));
         let config = folder.join(format!("oncegate-{number}.yaml"));
         std::fs::write(&config, yaml(port.address(), &section, upstream.address())).unwrap();
-        let gateway = Gateway::try_run(&config).unwrap_or_else(|(ended, log)| panic!("{ended}: {log}"));
-        Self { gateway, clients: Proxy::to(port.address().port()), upstream, store, _port: port }
+        let gateway = launch(&config, clock.as_ref());
+        let clients = Proxy::to(port.address().port());
+        Self { gateway, clients, upstream, store, clock, config, _port: port }
     }
+
+    /// Starts the gateway again after it was killed.
+    pub(crate) fn restart(&mut self) {
+        self.gateway = launch(&self.config, self.clock.as_ref());
+    }
+}
+
+fn launch(config: &Path, clock: Option<&FakeClock>) -> Gateway {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+    command.args(["serve", "--config"]).arg(config).envs(clock.map(FakeClock::environment).unwrap_or_default());
+    Gateway::try_command(command, config).unwrap_or_else(|(ended, log)| panic!("{ended}: {log}"))
 }
 
 /// A configuration: one guarded route on a port of its own.

@@ -7,14 +7,14 @@ use crate::scene::Backing;
 
 const SEED: &str = "ONCEGATE_FAULTS_SEED";
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var(SEED).ok().map(|text| text.parse().expect("a number"));
     let seed = given.unwrap_or_else(rand::random);
     println!("{SEED}={seed}");
     seed
 }
 
-fn drill(title: &str, plan: &Plan) -> Report {
+pub(crate) fn drill(title: &str, plan: &Plan) -> Report {
     let report = plan.run();
     println!("{}", report.table(title));
     report.assert_true();

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use oncegate::clock::Clock;
 
+use crate::clocks::FakeClock;
 use crate::dice::Dice;
 use crate::history::Ailment;
 use crate::proxy::{Proxy, Weather};
 use crate::scene::{LEASE, Scene};
 use crate::world::World;
+
+/// How far a clock jumps, in seconds.
+pub(crate) const JUMP: i64 = 300;
 
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +25,8 @@ enum Part {
     ClientPath(usize),
     UpstreamPath(usize),
     StorePath(usize),
+    Clock(usize),
+    StoreClock,
 }
 
 /// How.
@@ -33,6 +39,8 @@ enum Blow {
     Weather(Weather),
     /// Every connection is reset; there is nothing to mend.
     Reset,
+    /// The clock jumps by so many seconds, and back later.
+    Jump(i64),
 }
 
 /// A part that is ill.
@@ -47,14 +55,22 @@ pub(crate) struct Storm<'a> {
     scene: &'a mut Scene,
     world: &'a World,
     dice: Dice,
+    clocks_alone: bool,
     ill: BTreeMap<Part, Ill>,
     /// How many blows of each kind have fallen.
     pub(crate) blows: BTreeMap<String, usize>,
 }
 
 impl<'a> Storm<'a> {
-    pub(crate) fn over(scene: &'a mut Scene, world: &'a World, seed: u64) -> Self {
-        Self { scene, world, dice: Dice::new(seed ^ 0x5702), ill: BTreeMap::new(), blows: BTreeMap::new() }
+    pub(crate) fn over(scene: &'a mut Scene, world: &'a World, seed: u64, clocks_alone: bool) -> Self {
+        Self {
+            scene,
+            world,
+            dice: Dice::new(seed ^ 0x5702),
+            clocks_alone,
+            ill: BTreeMap::new(),
+            blows: BTreeMap::new(),
+        }
     }
 
     /// Blows at every beat, if there is one, until it is enough; then everything is well again.
@@ -89,7 +105,13 @@ impl<'a> Storm<'a> {
 
     /// All parts; of the store's processes none while one of them is ill.
     fn parts(&mut self) -> Vec<Part> {
-        let mut parts = vec![Part::Upstream];
+        let clocks = self.scene.members.iter().enumerate().filter(|(_, member)| member.clock.is_some());
+        let mut parts: Vec<_> = clocks.map(|(number, _)| Part::Clock(number)).collect();
+        parts.extend(self.scene.store_clock.as_ref().map(|_| Part::StoreClock));
+        if self.clocks_alone {
+            return parts;
+        }
+        parts.push(Part::Upstream);
         for (number, member) in self.scene.members.iter().enumerate() {
             parts.extend([Part::Gateway(number), Part::ClientPath(number), Part::UpstreamPath(number)]);
             parts.extend(member.store.as_ref().map(|_| Part::StorePath(number)));
@@ -102,6 +124,9 @@ impl<'a> Storm<'a> {
 
     fn blow(&mut self, part: Part) -> Blow {
         let dice = &mut self.dice;
+        if matches!(part, Part::Clock(_) | Part::StoreClock) {
+            return Blow::Jump(if dice.chance(50) { JUMP } else { -JUMP });
+        }
         if matches!(part, Part::Gateway(_) | Part::Upstream | Part::Store(_)) {
             return if dice.chance(50) { Blow::Stop } else { Blow::Kill };
         }
@@ -126,7 +151,7 @@ impl<'a> Storm<'a> {
             (Part::Gateway(_), Blow::Stop) => LEASE + LEASE / 3,
             (_, Blow::Stop) => 2_000,
             (_, Blow::Kill) => 400,
-            (_, Blow::Weather(_) | Blow::Reset) => 1_300,
+            (_, Blow::Weather(_) | Blow::Reset | Blow::Jump(_)) => 1_300,
         };
         self.dice.between(50, most)
     }
@@ -139,6 +164,7 @@ impl<'a> Storm<'a> {
             (Part::Upstream, _) => self.scene.upstream.kill(),
             (Part::Store(number), Blow::Stop) => self.scene.store.nodes()[number].pause(),
             (Part::Store(number), _) => self.scene.store.nodes()[number].kill(),
+            (clock @ (Part::Clock(_) | Part::StoreClock), Blow::Jump(seconds)) => self.clock(clock).set(seconds),
             (path, Blow::Weather(weather)) => self.proxy(path).set(weather),
             (path, _) => self.proxy(path).reset(),
         }
@@ -151,15 +177,24 @@ impl<'a> Storm<'a> {
             let Some(ill) = self.ill.remove(&part) else { continue };
             match (part, ill.blow) {
                 (Part::Gateway(number), Blow::Stop) => self.scene.members[number].gateway.signal("CONT"),
-                (Part::Gateway(number), _) => self.scene.members[number].gateway.restart(),
+                (Part::Gateway(number), _) => self.scene.members[number].restart(),
                 (Part::Upstream, Blow::Stop) => self.scene.upstream.signal("CONT"),
                 (Part::Upstream, _) => self.scene.upstream.restart(),
                 (Part::Store(number), Blow::Stop) => self.scene.store.nodes()[number].resume(),
                 (Part::Store(number), _) => self.scene.store.nodes()[number].restart(),
+                (clock @ (Part::Clock(_) | Part::StoreClock), _) => self.clock(clock).set(0),
                 (path, _) => self.proxy(path).set(Weather::Fair),
             }
             self.world.end(ill.trouble);
         }
+    }
+
+    fn clock(&self, clock: Part) -> &FakeClock {
+        let found = match clock {
+            Part::Clock(number) => &self.scene.members[number].clock,
+            _ => &self.scene.store_clock,
+        };
+        found.as_ref().expect("a clock that can be set")
     }
 
     fn proxy(&self, path: Part) -> &Proxy {
@@ -168,7 +203,7 @@ impl<'a> Storm<'a> {
             Part::ClientPath(number) => &member(number).clients,
             Part::UpstreamPath(number) => &member(number).upstream,
             Part::StorePath(number) => member(number).store.as_ref().expect("a way to the store"),
-            Part::Gateway(_) | Part::Upstream | Part::Store(_) => unreachable!("{path:?} is no way"),
+            _ => unreachable!("{path:?} is no way"),
         }
     }
 }
@@ -178,7 +213,8 @@ fn ailment(part: Part, blow: Blow) -> Ailment {
         (Part::Gateway(_), Blow::Stop) => Ailment::GatewayStopped,
         (Part::Gateway(_), _) => Ailment::GatewayDied,
         (Part::Upstream | Part::UpstreamPath(_), _) => Ailment::Upstream,
-        (Part::Store(_), _) => Ailment::Store,
+        (Part::Store(_) | Part::StoreClock, _) => Ailment::Store,
+        (Part::Clock(_), _) => Ailment::GatewayClock,
         (Part::StorePath(_), _) => Ailment::StorePath,
         (Part::ClientPath(_), _) => Ailment::ClientPath,
     }
@@ -193,11 +229,15 @@ fn name(part: Part, blow: Blow) -> String {
         Part::ClientPath(_) => "client–gateway",
         Part::UpstreamPath(_) => "gateway–upstream",
         Part::StorePath(_) => "gateway–store",
+        Part::Clock(_) => "gateway's clock",
+        Part::StoreClock => "store's clock",
     };
     let blow = match blow {
         Blow::Stop => "stopped",
         Blow::Kill => "killed",
         Blow::Reset => "reset",
+        Blow::Jump(..0) => "5 minutes back",
+        Blow::Jump(_) => "5 minutes on",
         Blow::Weather(Weather::Slow(_)) => "slow",
         Blow::Weather(Weather::Held) => "held",
         Blow::Weather(Weather::CutRequests(_)) => "requests cut",

@@ -172,7 +172,7 @@ impl Case<'_> {
         let at = exchange.asked;
         let others = || self.story.exchanges.iter().filter(|other| other.request != exchange.request);
         let excused = [Ailment::GatewayDied, Ailment::GatewayStopped, Ailment::Upstream, Ailment::Store];
-        if !self.story.runs.is_empty()
+        if self.story.runs.iter().any(|run| run.began < exchange.heard.ledger)
             || others().any(|other| other.asked.tick < exchange.heard.tick && other.heard.tick > at.tick)
             || self.befell(self.first_asked(), exchange.heard.tick, &excused)
         {
