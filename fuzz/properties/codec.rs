@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use oncegate::machine::{
-    Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time, Witness,
+    Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Probe, Record, Recorded, State, Time, Witness,
 };
 use oncegate::store::codec::{CodecError, FENCE_PREFIX_LEN, decode, encode, fence_prefix};
 
@@ -32,7 +32,11 @@ fn read_only_what_was_written(bytes: &[u8]) {
 }
 
 fn has_headers(record: &Record) -> bool {
-    matches!(&record.state, State::Completed { answer: Answer::Recorded(Recorded { headers, .. }), .. } if !headers.is_empty())
+    let answered = match &record.state {
+        State::Completed { answer: Answer::Recorded(answer) | Answer::Told { answer, .. }, .. } => &answer.headers[..],
+        _ => &[],
+    };
+    !answered.is_empty() || record.probe.as_ref().is_some_and(|probe| !probe.headers.is_empty())
 }
 
 fn round_trip(record: &Record, dice: &mut Dice) {
@@ -65,6 +69,7 @@ fn record(from: &mut Unstructured<'_>) -> Result<Record> {
         credentials: if from.arbitrary()? { Some(print(from)?) } else { None },
         namespace: NamespaceTag(from.arbitrary()?),
         expires: time(from)?,
+        probe: if from.arbitrary()? { Some(Box::new(probe(from)?)) } else { None },
         state: state(from)?,
     })
 }
@@ -88,14 +93,30 @@ fn state(from: &mut Unstructured<'_>) -> Result<State> {
 
 fn cause(from: &mut Unstructured<'_>) -> Result<Cause> {
     let status = Cause::Status(from.arbitrary()?);
-    from.choose(&[Cause::LeaseLost, Cause::Broken, Cause::TimedOut, status, Cause::RetryNotSent, Cause::Abandoned])
-        .copied()
+    from.choose(&[
+        Cause::LeaseLost,
+        Cause::Broken,
+        Cause::TimedOut,
+        status,
+        Cause::RetryNotSent,
+        Cause::Abandoned,
+        Cause::Forgotten,
+    ])
+    .copied()
 }
 
 fn recorded(from: &mut Unstructured<'_>) -> Result<Recorded> {
-    let count = from.int_in_range(0..=12)?;
-    let headers = (0..count).map(|_| Ok((name(from)?, text(from)?))).collect::<Result<_>>()?;
+    let headers = headers(from)?;
     Ok(Recorded { status: from.arbitrary()?, headers, body: text(from)? })
+}
+
+fn probe(from: &mut Unstructured<'_>) -> Result<Probe> {
+    Ok(Probe { target: text(from)?, headers: headers(from)? })
+}
+
+fn headers(from: &mut Unstructured<'_>) -> Result<Vec<(Bytes, Bytes)>> {
+    let count = from.int_in_range(0..=12)?;
+    (0..count).map(|_| Ok((name(from)?, text(from)?))).collect()
 }
 
 fn name(from: &mut Unstructured<'_>) -> Result<Bytes> {

@@ -32,7 +32,11 @@ impl Weighter<OperationId, Arc<Entry>> for ByBytes {
 }
 
 fn weight(record: &Record) -> usize {
-    let State::Completed { answer: Answer::Recorded(recorded), .. } = &record.state else { return BASE_WEIGHT };
+    let State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } =
+        &record.state
+    else {
+        return BASE_WEIGHT;
+    };
     BASE_WEIGHT + recorded.headers.len() * size_of::<(Bytes, Bytes)>() + text_len(recorded)
 }
 
@@ -44,7 +48,9 @@ fn text_len(recorded: &Recorded) -> usize {
 /// The record with its answer in one buffer of the right size. What it comes with are slices of read buffers: kept as
 /// they are, each entry would hold a whole buffer, many times what it weighs.
 fn compact(mut record: Record) -> Record {
-    if let State::Completed { answer: Answer::Recorded(recorded), .. } = &mut record.state {
+    if let State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } =
+        &mut record.state
+    {
         let mut text = BytesMut::with_capacity(text_len(recorded));
         let mut move_in = |part: &mut Bytes| {
             text.extend_from_slice(part);
@@ -73,6 +79,11 @@ impl ReplayCache {
         fresh.then(|| entry.record.clone())
     }
 
+    /// The record, however long ago the store was asked for it: for a store that has lost it.
+    pub(super) fn keeps(&self, id: &OperationId) -> Option<Record> {
+        Some(self.0.as_ref()?.get(id)?.record.clone())
+    }
+
     /// Takes over a completed record that the store has just confirmed; anything else is refused.
     pub fn insert(&self, id: OperationId, record: Record, now: Time) {
         if let (Some(cache), State::Completed { .. }) = (&self.0, &record.state) {
@@ -91,7 +102,7 @@ impl ReplayCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints};
+    use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints, Witness};
 
     fn completed(body: Bytes) -> Record {
         let recorded = Recorded { status: 200, headers: vec![(Bytes::from("x-own"), Bytes::from("1"))], body };
@@ -103,6 +114,7 @@ mod tests {
             credentials: None,
             namespace: NamespaceTag(0),
             expires: Time(100_000_000),
+            probe: None,
         }
     }
 
@@ -123,6 +135,19 @@ mod tests {
         let cache = ReplayCache::new(1 << 20);
         cache.insert(OperationId([7; 32]), completed(buffer.slice(10..20)), Time(0));
         assert!(buffer.is_unique(), "a slice of the read buffer is still held");
+    }
+
+    #[test]
+    fn an_answer_that_somebody_told_weighs_as_much_as_one_that_was_recorded() {
+        let recorded = completed(Bytes::from(vec![b'x'; 1000]));
+        let mut told = recorded.clone();
+        if let State::Completed { answer, .. } = &mut told.state
+            && let Answer::Recorded(recorded) = answer.clone()
+        {
+            *answer = Answer::Told { by: Witness::Probe, answer: recorded };
+        }
+        assert_ne!(told, recorded);
+        assert_eq!(weight(&told), weight(&recorded));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
     }
     match (&found.state, policy.in_doubt) {
         (State::InFlight { since, .. }, _) => Admission::Duplicate(Duplicate::InFlight { since: *since }),
-        (State::InDoubt { .. }, InDoubt::Hold) => Admission::Duplicate(Duplicate::InDoubt),
+        (State::InDoubt { .. }, InDoubt::Hold | InDoubt::Probe { .. }) => Admission::Duplicate(Duplicate::InDoubt),
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),
@@ -88,6 +88,7 @@ fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> R
         namespace: arrival.namespace,
         // Never the lease: a record that expired with its lease would let the operation run again.
         expires: now.plus(policy.attempt_timeout).plus(policy.doubt_retention),
+        probe: arrival.probe.clone(),
     }
 }
 

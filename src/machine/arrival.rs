@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::{NamespaceTag, OperationId, Print};
+use super::{NamespaceTag, OperationId, Print, Probe};
 
 /// The version of the rules by which [`Prints`] are made: part of each digest, and kept in each record.
 pub const FINGERPRINT_VERSION: u8 = 1;
@@ -31,6 +31,8 @@ pub struct Arrival {
     pub settings: u32,
     /// Digest of the credentials; none when the scope itself proves the caller, or nothing is required.
     pub credentials: Option<Print>,
+    /// How the upstream could be asked about the operation.
+    pub probe: Option<Box<Probe>>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
 }
 
@@ -53,7 +55,15 @@ impl Arrival {
         credentials: Option<Print>,
         canonical: impl FnOnce() -> Print + Send + 'static,
     ) -> Self {
-        Self { operation, namespace, raw, settings, credentials, canonical: LazyLock::new(Box::new(canonical)) }
+        let canonical: Box<dyn FnOnce() -> Print + Send> = Box::new(canonical);
+        let canonical = LazyLock::new(canonical);
+        Self { operation, namespace, raw, settings, credentials, probe: None, canonical }
+    }
+
+    /// The same, with the question by which the upstream could be asked about it.
+    #[must_use]
+    pub fn with_probe(self, probe: Option<Probe>) -> Self {
+        Self { probe: probe.map(Box::new), ..self }
     }
 
     /// The digests to keep in the record.

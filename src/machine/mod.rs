@@ -4,6 +4,7 @@
 //! description. The same functions drive the gateway and the simulation in `tests/simulation.rs`.
 //!
 //! Four verbs: [`admit`] a request, [`renew`] a lease, [`settle`] an attempt, [`lapse`] a lease that nobody renewed.
+//! A doubt that the upstream was asked about ([`probed`]) is settled like an attempt.
 
 mod admit;
 mod arrival;
@@ -11,8 +12,11 @@ mod identity;
 mod lapse;
 mod outcomes;
 mod policy;
+mod probe;
+mod recall;
 mod record;
 mod settle;
+mod word;
 
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
@@ -20,8 +24,11 @@ pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
+pub use probe::{Finding, Probe, next_probe, probed};
+pub use recall::{asked_by, recall};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
+pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{AttemptId, NamespaceTag, Print, Prints, Time};
+use super::{AttemptId, NamespaceTag, Print, Prints, Probe, Time};
 
 /// Proof of being the latest writer of a record: the attempt, and the record's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub struct Record {
     pub namespace: NamespaceTag,
     /// When the store forgets the record, in the store's time.
     pub expires: Time,
+    /// How the upstream can be asked about it, until it is completed; none when nobody is to ask, or nobody can.
+    pub probe: Option<Box<Probe>>,
 }
 
 /// Where an operation stands.
@@ -73,6 +75,8 @@ pub enum Cause {
     RetryNotSent,
     /// The gateway stopped, or gave the attempt up, before the answer came.
     Abandoned,
+    /// The store has lost the record of an attempt that this gateway had dispatched.
+    Forgotten,
 }
 
 /// The outcome of an operation, as duplicates will see it.
@@ -80,7 +84,7 @@ pub enum Cause {
 pub enum Answer {
     /// The whole answer.
     Recorded(Recorded),
-    /// The answer's body was over the route's limit: only the fact is kept.
+    /// Only the fact is kept: the answer's body was over the route's limit, or the upstream asked for that.
     TooLarge {
         /// The original status.
         status: u16,
@@ -134,8 +138,9 @@ impl Record {
         Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(1) }
     }
 
-    /// This record in another state, one version later.
+    /// This record in another state, one version later. Once it is completed there is nothing left to ask.
     pub(super) fn moved_to(&self, state: State, expires: Time) -> Self {
-        Self { fence: self.next_fence(), state, expires, ..self.clone() }
+        let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
+        Self { fence: self.next_fence(), state, expires, probe, ..self.clone() }
     }
 }

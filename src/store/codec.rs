@@ -3,7 +3,7 @@
 //!
 //! Layout: format version (1), attempt id (16), record version (4, big endian); then fingerprint version (1),
 //! kind (1), attempt number, namespace (4), settings (4), raw print (16), canonical print (16), credentials (16, if the
-//! kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other
+//! kind says so), expiry, probe (if the kind says so); then what the kind asks for. Numbers without a size are LEB128 varints; times other
 //! than the expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
 
 mod reader;
@@ -12,8 +12,8 @@ mod writer;
 use bytes::Bytes;
 
 use crate::machine::{
-    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, Print, Prints, Record, Recorded, State, Time,
-    Witness,
+    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, Print, Prints, Probe, Record, Recorded, State,
+    Time, Witness,
 };
 use reader::Reader;
 use writer::Writer;
@@ -25,8 +25,10 @@ const FORMAT_VERSION: u8 = 1;
 
 /// Set in the kind byte when the record holds a digest of credentials.
 const WITH_CREDENTIALS: u8 = 0x80;
+/// Set in the kind byte when the record holds a probe.
+const WITH_PROBE: u8 = 0x40;
 
-/// What the kind byte says, without the flag.
+/// What the kind byte says, without the flags.
 mod kind {
     pub(super) const IN_FLIGHT: u8 = 0;
     pub(super) const IN_DOUBT: u8 = 1;
@@ -46,6 +48,7 @@ mod cause {
     pub(super) const STATUS: u8 = 3;
     pub(super) const RETRY_NOT_SENT: u8 = 4;
     pub(super) const ABANDONED: u8 = 5;
+    pub(super) const FORGOTTEN: u8 = 6;
 }
 
 /// Field names that are stored as one byte: their place in this list, from 1. 0 announces a name in full.
@@ -120,8 +123,9 @@ pub fn encode(record: &Record) -> Vec<u8> {
     let mut out = Writer::new(body_hint(record));
     out.bytes(&fence_prefix(&record.fence));
     out.byte(FINGERPRINT_VERSION);
-    let flag = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
-    out.byte(kind_of(&record.state) | flag);
+    let credentials = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
+    let probe = if record.probe.is_some() { WITH_PROBE } else { 0 };
+    out.byte(kind_of(&record.state) | credentials | probe);
     out.varint(record.number.into());
     out.bytes(&record.namespace.0.to_be_bytes());
     out.bytes(&record.prints.settings.to_be_bytes());
@@ -131,6 +135,9 @@ pub fn encode(record: &Record) -> Vec<u8> {
         out.bytes(&credentials.0);
     }
     out.varint(record.expires.0);
+    if let Some(probe) = &record.probe {
+        out.text(&encode_probe(probe));
+    }
     encode_state(&mut out, &record.state, record.expires);
     out.finish()
 }
@@ -158,9 +165,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
         Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
     let expires = Time(from.varint("expiry")?);
-    let state = decode_state(&mut from, kind & !WITH_CREDENTIALS, expires)?;
+    let probe = if kind & WITH_PROBE == 0 { None } else { Some(Box::new(decode_probe(&from.text("probe")?)?)) };
+    let state = decode_state(&mut from, kind & !(WITH_CREDENTIALS | WITH_PROBE), expires)?;
     from.end()?;
-    Ok(Record { fence, number, state, prints, credentials, namespace, expires })
+    Ok(Record { fence, number, state, prints, credentials, namespace, expires, probe })
 }
 
 /// Roughly how long the encoding becomes, so that it is written without growing.
@@ -172,6 +180,21 @@ fn body_hint(record: &Record) -> usize {
         }
         _ => 128,
     }
+}
+
+/// A probe is one part of the record, with a length of its own.
+fn encode_probe(probe: &Probe) -> Vec<u8> {
+    let mut out = Writer::new(128);
+    out.text(&probe.target);
+    encode_headers(&mut out, &probe.headers);
+    out.finish()
+}
+
+fn decode_probe(bytes: &[u8]) -> Result<Probe, CodecError> {
+    let mut from = Reader::new(bytes);
+    let probe = Probe { target: from.text("probe's target")?, headers: decode_headers(&mut from)? };
+    from.end()?;
+    Ok(probe)
 }
 
 fn kind_of(state: &State) -> u8 {
@@ -215,6 +238,7 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
         }
         Cause::RetryNotSent => out.byte(cause::RETRY_NOT_SENT),
         Cause::Abandoned => out.byte(cause::ABANDONED),
+        Cause::Forgotten => out.byte(cause::FORGOTTEN),
     }
 }
 
@@ -223,11 +247,7 @@ fn encode_answer(out: &mut Writer, answer: &Answer) {
         Answer::Recorded(Recorded { status, headers, body })
         | Answer::Told { answer: Recorded { status, headers, body }, .. } => {
             out.bytes(&status.to_be_bytes());
-            out.length(headers.len());
-            for (name, value) in headers {
-                out.name(name);
-                out.text(value);
-            }
+            encode_headers(out, headers);
             out.text(body);
         }
         Answer::TooLarge { status, location } => {
@@ -237,6 +257,14 @@ fn encode_answer(out: &mut Writer, answer: &Answer) {
             }
         }
         Answer::Unseen => {}
+    }
+}
+
+fn encode_headers(out: &mut Writer, headers: &[(Bytes, Bytes)]) {
+    out.length(headers.len());
+    for (name, value) in headers {
+        out.name(name);
+        out.text(value);
     }
 }
 
@@ -272,6 +300,7 @@ fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
         cause::STATUS => Cause::Status(from.u16("status")?),
         cause::RETRY_NOT_SENT => Cause::RetryNotSent,
         cause::ABANDONED => Cause::Abandoned,
+        cause::FORGOTTEN => Cause::Forgotten,
         tag => return Err(CodecError::UnknownTag { field: "cause", tag }),
     })
 }

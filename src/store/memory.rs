@@ -198,6 +198,7 @@ mod tests {
             credentials: None,
             namespace: NamespaceTag(7),
             expires: Time(expires),
+            probe: None,
         }
     }
 

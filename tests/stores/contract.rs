@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{
-    Answer, AttemptId, Cause, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, Recorded, State, Time,
-    Witness,
+    Answer, AttemptId, Cause, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record, Recorded, State,
+    Time, Witness,
 };
 use oncegate::store::memory::MemoryStore;
 use oncegate::store::{Cursor, Store, Written};
@@ -81,6 +81,7 @@ pub async fn reservation(store: &dyn Store, attempt: u8) -> Record {
         credentials: Some(Print([0xC3; 16])),
         namespace: NamespaceTag(0xFEED_BEEF),
         expires: now.plus(Duration::from_hours(1)),
+        probe: None,
     }
 }
 
@@ -264,6 +265,7 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
         doubt(Cause::Status(504)),
         doubt(Cause::RetryNotSent),
         doubt(Cause::Abandoned),
+        doubt(Cause::Forgotten),
         done(Answer::Unseen),
         done(Answer::TooLarge { status: 201, location: None }),
         done(Answer::TooLarge { status: 303, location: Some(Bytes::from_static(b"/orders/\xE4")) }),
@@ -274,7 +276,10 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
     let base = reservation(&*store, 1).await;
     for (number, state) in (0..).zip(states) {
         let credentials = (number % 2 == 0).then_some(Print([0x77; 16]));
-        let record = Record { state, credentials, number: number + 1, ..base.clone() };
+        let target = Bytes::from_static(b"/orders?ref=%C3%A4");
+        let headers = vec![(Bytes::from_static(b"authorization"), Bytes::from_static(b"Bearer \xFF"))];
+        let probe = (number % 3 == 0).then(|| Box::new(Probe { target, headers }));
+        let record = Record { state, credentials, number: number + 1, probe, ..base.clone() };
         reserve(&*store, number, &record).await;
         assert_eq!(load(&*store, number).await, Some(record));
     }

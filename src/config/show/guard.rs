@@ -2,7 +2,7 @@
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, StoreFailure};
+use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, StoreFailure};
 use crate::keys::{Missing, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 
@@ -23,7 +23,13 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("retention", span_text(guard.policy.retention));
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
-    page.put("in_doubt", if guard.policy.in_doubt == InDoubt::Hold { "hold" } else { "retry" });
+    page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
+    let in_doubt = match guard.policy.in_doubt {
+        InDoubt::Hold => "hold",
+        InDoubt::Retry => "retry",
+        InDoubt::Probe { .. } => "probe",
+    };
+    page.put("in_doubt", in_doubt);
     page.put("doubt_retention", span_text(guard.policy.doubt_retention));
     page.put("store_failure", if guard.store_failure == StoreFailure::Closed { "closed" } else { "open" });
     page.section("replay", |page| {

@@ -40,6 +40,7 @@ fn cause() -> impl Strategy<Value = Cause> {
         any::<u16>().prop_map(Cause::Status),
         Just(Cause::RetryNotSent),
         Just(Cause::Abandoned),
+        Just(Cause::Forgotten),
     ]
 }
 
@@ -51,6 +52,11 @@ fn state() -> impl Strategy<Value = State> {
     ]
 }
 
+fn probe() -> impl Strategy<Value = Option<Box<Probe>>> {
+    let probe = (bytes(60), prop::collection::vec((name(), bytes(60)), 0..4));
+    prop::option::of(probe.prop_map(|(target, headers)| Box::new(Probe { target, headers })))
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let fence =
         (any::<[u8; 16]>(), any::<u32>()).prop_map(|(attempt, version)| Fence { attempt: AttemptId(attempt), version });
@@ -60,8 +66,8 @@ fn record() -> impl Strategy<Value = Record> {
         settings,
     });
     let credentials = prop::option::of(any::<[u8; 16]>().prop_map(Print));
-    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), time()).prop_map(
-        |(fence, number, state, prints, credentials, namespace, expires)| Record {
+    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), time(), probe()).prop_map(
+        |(fence, number, state, prints, credentials, namespace, expires, probe)| Record {
             fence,
             number,
             state,
@@ -69,6 +75,7 @@ fn record() -> impl Strategy<Value = Record> {
             credentials,
             namespace: NamespaceTag(namespace),
             expires,
+            probe,
         },
     )
 }
@@ -125,6 +132,7 @@ fn sample() -> Record {
         credentials: Some(Print([0xD4; 16])),
         namespace: NamespaceTag(0x0506_0708),
         expires: Time(1_790_086_400_000),
+        probe: None,
     }
 }
 
@@ -144,6 +152,30 @@ fn the_format_does_not_change_by_accident() {
         "087b226964223a377d",
     );
     assert_eq!(hex(&encode(&sample())), golden);
+}
+
+/// The same for a doubt that can be asked about.
+#[test]
+fn the_format_of_a_probe_does_not_change_by_accident() {
+    let headers = [("authorization", "Bearer x"), ("etag", "7")];
+    let probe = Probe {
+        target: Bytes::from_static(b"/orders?ref=k"),
+        headers: headers.iter().map(|(name, value)| (Bytes::from(*name), Bytes::from(*value))).collect(),
+    };
+    let expires = Time(1_790_000_259_200);
+    let state = State::InDoubt { since: Time(1_790_000_000_000), cause: Cause::Broken };
+    let record = Record { state, credentials: None, expires, probe: Some(Box::new(probe)), ..sample() };
+    let golden = concat!(
+        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
+        "0141010506070801020304",
+        "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3",
+        "80c1d1a28c34",
+        "2a",
+        "0d2f6f72646572733f7265663d6b",
+        "02000d617574686f72697a6174696f6e084265617265722078050137",
+        "80d21f01",
+    );
+    assert_eq!(hex(&encode(&record)), golden);
 }
 
 /// Stored records refer to names by their place: a second copy of the list catches a change of order.
@@ -225,11 +257,11 @@ fn a_number_has_one_spelling() {
 #[test]
 fn unknown_names_and_causes_are_refused() {
     let mut record = sample();
-    record.state = State::InDoubt { since: record.expires, cause: Cause::Abandoned };
+    record.state = State::InDoubt { since: record.expires, cause: Cause::Forgotten };
     let mut bytes = encode(&record);
     let last = bytes.len() - 1;
-    bytes[last] = 6;
-    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 6 }));
+    bytes[last] = 7;
+    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 7 }));
 
     let name = Bytes::from_static(b"vary");
     record.state = State::Completed {

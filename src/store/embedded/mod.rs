@@ -160,6 +160,7 @@ impl EmbeddedStore {
             credentials: None,
             namespace: NamespaceTag(0),
             expires,
+            probe: None,
         };
         self.change(&id, Expect::Absent, Some(&record)).await?;
         self.change(&id, Expect::Fence(record.fence), None).await?;

@@ -24,6 +24,7 @@ fn record(attempt: u8, expires: Time) -> Record {
         credentials: None,
         namespace: NamespaceTag(7),
         expires,
+        probe: None,
     }
 }
 
