@@ -71,7 +71,7 @@ fn a_gateway_and_a_redis_believe_their_clocks() {
     clock.set(JUMP);
     wait_until("the gateway's date is late", || date().duration_since(before).is_ok_and(|late| late >= MINUTES));
     clock.set(-JUMP);
-    let is_early = || before.duration_since(date()).is_ok_and(|early| early > MINUTES - Duration::from_secs(30));
+    let is_early = || before.duration_since(date()).is_ok_and(|early| early > MINUTES / 2);
     wait_until("the gateway's date is early", is_early);
 
     plan.clocks = Clocks::OfStore;
@@ -97,7 +97,10 @@ fn jumps(backing: Backing, gateways: usize, clocks: Clocks) -> Plan {
 fn jumps_of_gateways_clocks_change_nothing() {
     let report = drill("gateways' clocks jump", &jumps(Backing::Redis, 2, Clocks::OfGateways));
     let seen = &report.figures;
-    assert!(seen.doubts == 0 && seen.kept == seen.operations && seen.kept > 100, "{seen:?}");
+    assert!(
+        seen.doubts == seen.doubts_in_vain && seen.kept + seen.doubts == seen.operations && seen.kept > 100,
+        "{seen:?}"
+    );
 }
 
 /// What is under way when the store's clock jumps on may outlive its lease and be in doubt; nothing runs twice.

@@ -11,8 +11,8 @@ use oncegate::clock::Clock;
 
 use crate::clients::Client;
 use crate::gateway::wait_until;
-use crate::history::{Moment, Name, News, Story};
-use crate::scene::{Backing, Clocks, LEASE, RESPONSE_TIMEOUT, Scene};
+use crate::history::{Ailment, Moment, Name, News, Story};
+use crate::scene::{Backing, Clocks, LEASE, Member, RESPONSE_TIMEOUT, Scene};
 use crate::storm::Storm;
 use crate::upstream::Manner;
 use crate::verdict::{Fault, Terms};
@@ -93,22 +93,17 @@ impl Plan {
         let started = Clock::instant();
         let blows = self.rage(&mut scene, &world);
         let lasted = started.elapsed();
-        start_afresh(&mut scene);
+        start_afresh(&mut scene, &world);
         let closing = world.now();
         ask_for_everything(&world, &scene.doors());
         let stories = world.stories(scene.upstream.ledger());
-        let mut wrong = judge(&stories, &self.terms(&world, closing));
+        let mut wrong = judge(&stories, &terms(&world, closing));
         wrong.extend(unaccounted(&scene, &world, &stories));
         Report { wrong, figures: Figures::of(&stories), blows, lasted }
     }
 
     pub(crate) fn scene(&self) -> Scene {
         Scene::set(self.backing, self.gateways, self.clocks, self.manner)
-    }
-
-    fn terms(&self, world: &World, closing: Moment) -> Terms {
-        let patience = RESPONSE_TIMEOUT + 5_000;
-        Terms { closing: closing.tick, troubles: world.troubles(), lease: LEASE, patience, margin: 4_000 }
     }
 
     fn rage(&self, scene: &mut Scene, world: &World) -> BTreeMap<String, usize> {
@@ -129,6 +124,11 @@ impl Plan {
     }
 }
 
+fn terms(world: &World, closing: Moment) -> Terms {
+    let patience = RESPONSE_TIMEOUT + 5_000;
+    Terms { closing: closing.tick, troubles: world.troubles(), lease: LEASE, patience, margin: 4_000 }
+}
+
 /// Stops the clients, also when the storm fails.
 struct Raised<'a>(&'a AtomicBool);
 
@@ -139,17 +139,17 @@ impl Drop for Raised<'_> {
 }
 
 /// Whatever is under way ends; then gateways begin anew that know nothing but what is in the store.
-fn start_afresh(scene: &mut Scene) {
-    for member in &mut scene.members {
-        let gateway = &mut member.gateway;
+fn start_afresh(scene: &mut Scene, world: &World) {
+    for member in &scene.members {
         wait_until("attempts end and are written down", || {
-            gateway.metric(r#"oncegate_in_flight{route="create-order"}"#) == 0.0
+            member.gateway.metric(r#"oncegate_in_flight{route="create-order"}"#) == 0.0
         });
-        gateway.kill();
     }
-    for member in &mut scene.members {
-        member.restart();
-    }
+    // Claims whose clients have left are being withdrawn: those that it takes by surprise are in doubt.
+    let trouble = world.begin(Ailment::GatewayDied);
+    scene.members.iter_mut().for_each(|member| member.gateway.kill());
+    scene.members.iter_mut().for_each(Member::restart);
+    world.end(trouble);
 }
 
 /// Asks for every operation until it is known what became of it.
@@ -179,7 +179,7 @@ fn unaccounted(scene: &Scene, world: &World, stories: &HashMap<Name, Story>) -> 
         hidden.map(|(name, story)| ((*name).clone(), vec![Fault::DoubtHidden], (*story).clone())).collect();
     let expected = u32::try_from(doubts.len()).unwrap();
     let counted = || gateway.metric(r#"oncegate_doubts{route="create-order"}"#);
-    let deadline = Clock::instant() + Duration::from_secs(60);
+    let deadline = Clock::instant() + Duration::from_mins(1);
     while counted() != f64::from(expected) && Clock::instant() < deadline {
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -193,7 +193,9 @@ fn unaccounted(scene: &Scene, world: &World, stories: &HashMap<Name, Story>) -> 
 impl Figures {
     fn of(stories: &HashMap<Name, Story>) -> Self {
         let mut figures = Self::default();
-        stories.values().for_each(|story| figures.add(story));
+        for story in stories.values() {
+            figures.add(story);
+        }
         figures
     }
 
@@ -263,8 +265,10 @@ impl Report {
 
     /// Fails when anything was wrong.
     pub(crate) fn assert_true(&self) {
-        let Self { wrong, figures, .. } = self;
-        let first = &wrong[..wrong.len().min(3)];
-        assert!(wrong.is_empty(), "{} of {} operations went wrong: {first:#?}", wrong.len(), figures.operations);
+        let mut first = String::new();
+        for (name, faults, story) in self.wrong.iter().take(4) {
+            let _ = writeln!(first, "{name:?}: {faults:?}\n{}", story.text());
+        }
+        assert!(self.wrong.is_empty(), "{} of {} went wrong:\n{first}", self.wrong.len(), self.figures.operations);
     }
 }

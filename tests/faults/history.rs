@@ -78,6 +78,7 @@ pub(crate) enum News {
 
 /// An answer of the upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a mark that an answer bears or not")]
 pub(crate) struct Heard {
     pub(crate) status: u16,
     /// None when it bears none that can be read.
@@ -105,6 +106,8 @@ pub(crate) enum Ailment {
     StorePath,
     /// A process of the store.
     Store,
+    /// The store's clock jumped. Gateways notice one after the other, some of them only after a while.
+    StoreClock,
     /// The way from clients to a gateway.
     ClientPath,
 }
@@ -171,6 +174,12 @@ impl News {
         matches!(self, Self::Answer(heard) if heard.is_kept())
     }
 
+    /// Asked for once more, it would be heard again, or the operation would run anew.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::InDoubt)
+            || matches!(self, Self::Answer(heard) if Meaning::of(heard.status) != Meaning::Unknown)
+    }
+
     /// It says nothing about the operation.
     pub(crate) fn is_silence(&self) -> bool {
         match self {
@@ -204,5 +213,28 @@ impl Story {
     /// What was heard last of all.
     pub(crate) fn last_news(&self) -> Option<&News> {
         self.exchanges.iter().max_by_key(|exchange| exchange.heard.tick).map(|exchange| &exchange.news)
+    }
+
+    /// All of it in its order, a line each.
+    pub(crate) fn text(&self) -> String {
+        let run = |run: &Run| {
+            let Run { request, variant, status, receipt, began, over, .. } = run;
+            (
+                *began,
+                format!(
+                    "at {began}: request {request} runs to {over:?}: {status}, receipt {receipt}, variant {variant}"
+                ),
+            )
+        };
+        let exchange = |exchange: &Exchange| {
+            let Exchange { request, variant, asked, heard, news } = exchange;
+            let (from, to) = (asked.ledger, heard.ledger);
+            let when = format!("{}..{} ms", asked.millis, heard.millis);
+            (from, format!("at {from}: request {request} asks, variant {variant}, until {to}, {when}: {news:?}"))
+        };
+        let mut lines: Vec<_> = self.exchanges.iter().map(exchange).chain(self.runs.iter().map(run)).collect();
+        lines.sort();
+        let lines: Vec<_> = lines.into_iter().map(|(_, line)| line).collect();
+        lines.join("\n")
     }
 }

@@ -44,5 +44,7 @@ fn clients_that_leave_change_nothing() {
     (plan.manner.failures, plan.manner.very_slow) = (0, 0);
     let report = drill("clients that leave", &plan);
     let seen = &report.figures;
-    assert!(seen.unheard > 10 && seen.doubts == 0 && seen.kept == seen.operations, "{seen:?}");
+    // What was no more than a claim may be in doubt when its gateway is killed in the end.
+    assert!(seen.unheard > 10 && seen.doubts == seen.doubts_in_vain, "{seen:?}");
+    assert_eq!(seen.kept + seen.doubts, seen.operations, "{seen:?}");
 }

@@ -94,7 +94,7 @@ impl<'a> Storm<'a> {
         let blow = self.blow(part);
         let until = Clock::instant() + Duration::from_millis(self.lasts(part, blow));
         *self.blows.entry(name(part, blow)).or_default() += 1;
-        let trouble = self.world.begin(ailment(part, blow));
+        let trouble = self.world.begin(ailment(part, blow, self.scene.members.len()));
         self.fall(part, blow);
         if matches!(blow, Blow::Reset) {
             self.world.end(trouble);
@@ -208,15 +208,18 @@ impl<'a> Storm<'a> {
     }
 }
 
-fn ailment(part: Part, blow: Blow) -> Ailment {
+fn ailment(part: Part, blow: Blow, gateways: usize) -> Ailment {
     match (part, blow) {
         (Part::Gateway(_), Blow::Stop) => Ailment::GatewayStopped,
         (Part::Gateway(_), _) => Ailment::GatewayDied,
         (Part::Upstream | Part::UpstreamPath(_), _) => Ailment::Upstream,
-        (Part::Store(_) | Part::StoreClock, _) => Ailment::Store,
-        (Part::Clock(_), _) => Ailment::GatewayClock,
+        (Part::Store(_), _) => Ailment::Store,
         (Part::StorePath(_), _) => Ailment::StorePath,
         (Part::ClientPath(_), _) => Ailment::ClientPath,
+        (Part::StoreClock, _) => Ailment::StoreClock,
+        // Alone, it keeps the store itself.
+        (Part::Clock(_), _) if gateways == 1 => Ailment::StoreClock,
+        (Part::Clock(_), _) => Ailment::GatewayClock,
     }
 }
 

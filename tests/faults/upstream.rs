@@ -202,7 +202,7 @@ impl Server {
         self.ledger.run(&name, &run);
         std::thread::sleep(pause);
         self.ledger.end(receipt);
-        reply(*reader.get_ref(), status, receipt, dice.chance(30))
+        reply(reader.get_ref(), status, receipt, dice.chance(30))
     }
 
     fn status(&self, dice: &mut Dice) -> u16 {

@@ -159,7 +159,8 @@ impl Case<'_> {
         let may_be_lost = [Ailment::GatewayDied, Ailment::GatewayStopped, Ailment::Upstream];
         let since = self.first_asked();
         let suffered = |ailments: &[Ailment]| self.befell(since, doubt.heard.tick, ailments);
-        if suffered(&may_be_lost) || self.befell(since, doubt.heard.tick, &[Ailment::Store]) {
+        let clock = self.befell(0, doubt.heard.tick, &[Ailment::StoreClock]);
+        if suffered(&may_be_lost) || suffered(&[Ailment::Store]) || clock {
             return true;
         }
         // What was under way while the store was away could not renew its lease; what never ran was only a claim.
@@ -172,9 +173,11 @@ impl Case<'_> {
         let at = exchange.asked;
         let others = || self.story.exchanges.iter().filter(|other| other.request != exchange.request);
         let excused = [Ailment::GatewayDied, Ailment::GatewayStopped, Ailment::Upstream, Ailment::Store];
+        let clock = self.befell(0, exchange.heard.tick, &[Ailment::StoreClock]);
         if self.story.runs.iter().any(|run| run.began < exchange.heard.ledger)
             || others().any(|other| other.asked.tick < exchange.heard.tick && other.heard.tick > at.tick)
             || self.befell(self.first_asked(), exchange.heard.tick, &excused)
+            || clock
         {
             return false;
         }
@@ -208,14 +211,21 @@ impl Case<'_> {
     }
 
     /// A late answer ends a doubt: it completes the record, or it frees the key. So does the proof that nothing was
-    /// sent, which only a gateway can have that lives.
+    /// sent, which only a gateway can have that lives: one that stood still, or whose claim nobody waited for any more.
     fn may_follow_doubt(&self, news: &News, doubt: &Exchange) -> bool {
         let known = self.story.runs.iter().filter(|run| run.began < doubt.heard.ledger).next_back();
         match news {
             News::InDoubt | News::Changed => true,
             News::Answer(heard) if heard.replayed => true,
-            _ => known.map_or_else(|| self.befell(0, Tick::MAX, &[Ailment::GatewayStopped]), Run::has_freed),
+            _ => known.map_or_else(|| self.may_be_unsent(doubt), Run::has_freed),
         }
+    }
+
+    fn may_be_unsent(&self, doubt: &Exchange) -> bool {
+        let mut before = self.story.exchanges.iter().filter(|other| other.asked.tick < doubt.heard.tick);
+        let given_up = |other: &Exchange| matches!(other.news, News::Left | News::Refused { .. });
+        self.befell(0, Tick::MAX, &[Ailment::GatewayStopped])
+            || before.any(|other| given_up(other) || self.suffered(other, &[Ailment::ClientPath]))
     }
 
     fn of_the_end(&self) -> Option<Fault> {

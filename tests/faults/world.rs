@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use oncegate::clock::Clock;
@@ -43,7 +43,6 @@ pub(crate) struct World {
     ledger: File,
     ticks: AtomicU64,
     requests: AtomicU64,
-    heard: AtomicUsize,
     told: Mutex<HashMap<Name, Vec<Exchange>>>,
     /// Operations in the order of their first request.
     names: Mutex<Vec<Name>>,
@@ -63,7 +62,6 @@ impl World {
             ledger: File::open(ledger).unwrap(),
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            heard: AtomicUsize::new(0),
             told: Mutex::default(),
             names: Mutex::default(),
             troubles: Mutex::default(),
@@ -77,11 +75,6 @@ impl World {
             ledger: self.ledger.metadata().unwrap().len(),
             millis: u64::try_from(self.began.elapsed().as_millis()).unwrap(),
         }
-    }
-
-    /// How many answers of the upstream's clients have heard.
-    pub(crate) fn heard(&self) -> usize {
-        self.heard.load(Ordering::SeqCst)
     }
 
     pub(crate) fn names(&self) -> Vec<Name> {
@@ -139,9 +132,6 @@ impl World {
         let asked = self.now();
         let news = self.exchange(to, name, &call, leaves);
         let heard = self.now();
-        if matches!(news, News::Answer(_)) {
-            self.heard.fetch_add(1, Ordering::SeqCst);
-        }
         let exchange = Exchange { request, variant, asked, heard, news: news.clone() };
         self.told.lock().unwrap().entry(name.clone()).or_default().push(exchange);
         news
@@ -173,7 +163,7 @@ impl World {
                 news = self.ask(to, name, 1);
             }
             // Giving up is no verdict: the checker finds what is missing.
-            if (news.is_conclusive() && news != News::Changed) || Clock::instant() > deadline {
+            if news.is_final() || Clock::instant() > deadline {
                 return news;
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -177,7 +177,7 @@ async fn accept(
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 tokio::spawn(connect(client, port, number, now.clone()));
             }
-            _ = becomes(&mut watched, |now| now.weather == Weather::Refuse) => {
+            () = becomes(&mut watched, |now| now.weather == Weather::Refuse) => {
                 drop(listener);
                 becomes(&mut watched, |now| now.weather != Weather::Refuse).await;
                 listener = listen(address);
