@@ -1,6 +1,7 @@
 //! An API as a process of its own, which can be stopped and killed: it writes into its ledger before it acts and before it
 //! answers. The process is this test binary, started on one of its tests.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -225,7 +226,7 @@ fn reply(mut stream: &TcpStream, status: u16, receipt: u64, chunked: bool) -> Op
     let (fields, body) = answer(status, receipt);
     let mut head = format!("HTTP/1.1 {status} As It Is\r\nSet-Cookie: session={receipt}\r\n");
     for (name, value) in fields {
-        head += &format!("{name}: {value}\r\n");
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     let bytes = if chunked {
         let (first, second) = body.split_at(body.len() / 2);

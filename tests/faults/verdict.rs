@@ -213,7 +213,7 @@ impl Case<'_> {
     /// A late answer ends a doubt: it completes the record, or it frees the key. So does the proof that nothing was
     /// sent, which only a gateway can have that lives: one that stood still, or whose claim nobody waited for any more.
     fn may_follow_doubt(&self, news: &News, doubt: &Exchange) -> bool {
-        let known = self.story.runs.iter().filter(|run| run.began < doubt.heard.ledger).next_back();
+        let known = self.story.runs.iter().rfind(|run| run.began < doubt.heard.ledger);
         match news {
             News::InDoubt | News::Changed => true,
             News::Answer(heard) if heard.replayed => true,

@@ -21,6 +21,7 @@ mod foreign;
 mod lost_replies;
 mod memory;
 mod overload;
+mod sealed;
 mod store_faults;
 
 use std::time::Duration;
