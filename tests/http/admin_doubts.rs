@@ -257,6 +257,23 @@ fn doubts_are_listed_page_by_page_and_by_route_on_every_store() {
 }
 
 #[test]
+fn doubts_of_routes_that_share_a_namespace_are_listed_under_each_of_them() {
+    let upstream = doubtful();
+    let pay = "  - name: pay
+    match: { methods: [POST], path: /pay }
+    upstream: orders
+    idempotency: { key: [ { header: Idempotency-Key } ], scope: none, namespace: create-order }
+  - name: rest\n";
+    let gateway = Gateway::start(&yaml(&upstream, "", "").replace("  - name: rest\n", pay));
+    let id = doubt(&gateway, &Call::post("/pay").key("k").body("x"));
+    for route in ["create-order", "pay"] {
+        let (found, _) = all_doubts(&gateway, &format!("route={route}"));
+        assert_eq!(ids(&found), BTreeSet::from([id.clone()]));
+        assert_eq!(found[0]["route"], "create-order");
+    }
+}
+
+#[test]
 fn a_list_that_cannot_be_given_says_why() {
     let upstream = doubtful();
     let gateway = gateway(&upstream, "");

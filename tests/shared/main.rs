@@ -16,6 +16,7 @@ mod amnesia;
 mod crowd;
 mod eviction;
 mod foreign;
+mod late;
 mod lossy;
 mod lost_replies;
 mod memory;

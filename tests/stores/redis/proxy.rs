@@ -1,4 +1,5 @@
-//! A TCP proxy between a store and its server that can lose replies on their way back. It reads nothing.
+//! A TCP proxy between a store and its server that can lose replies on their way back, or be away. It reads nothing.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ enum Replies {
     Cut,
     /// They vanish on the first so many connections.
     SwallowUpTo(usize),
+    /// There is no way to the server: connections end, and new ones come to nothing.
+    Away,
 }
 
 pub struct Proxy {
@@ -36,6 +39,9 @@ impl Proxy {
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+                if *control.borrow() == Replies::Away {
+                    continue;
+                }
                 let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
                 tokio::spawn(carry(client, server, number, control.clone()));
             }
@@ -58,6 +64,10 @@ impl Proxy {
 
     pub fn swallow_replies(&self) {
         self.replies.send_replace(Replies::Swallow);
+    }
+
+    pub fn go_away(&self) {
+        self.replies.send_replace(Replies::Away);
     }
 
     pub fn cut_at_next_reply(&self) {
@@ -83,7 +93,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: usize, repl
                     replies.send_replace(Replies::Pass);
                     return;
                 }
-                Replies::Swallow => continue,
+                Replies::Swallow | Replies::Away => continue,
                 Replies::SwallowUpTo(last) if number <= last => continue,
                 Replies::Pass | Replies::SwallowUpTo(_) => {}
             }
@@ -92,8 +102,10 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, number: usize, repl
             }
         }
     };
+    let mut control = replies.subscribe();
     tokio::select! {
         _ = questions => {}
         () = answers => {}
+        _ = control.wait_for(|replies| *replies == Replies::Away) => {}
     }
 }
