@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use crate::client::{Call, connect, read_answer};
 use crate::gateway::{Gateway, wait_until};
-use crate::lossy::Lossy;
+use crate::proxy::{Proxy, Weather};
 use crate::redis::RedisServer;
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
 use crate::{order, refused, told, yaml};
@@ -15,7 +15,7 @@ const LATE: &str = "oncegate_late_answers_total";
 /// An attempt of one gateway that is in doubt, seen by a duplicate at the other, because the first is cut off from the
 /// store that they share.
 struct CutOff {
-    lossy: Lossy,
+    way: Proxy,
     cut_off: Gateway,
     other: Gateway,
     client: TcpStream,
@@ -34,20 +34,20 @@ impl CutOff {
             _ => late.clone(),
         });
         let redis = RedisServer::start();
-        let lossy = Lossy::to(redis.port());
+        let way = Proxy::to(redis.port());
         let guard = "lease: 1s\noutcome_headers: trust";
         let start = |url: &str| Gateway::start(&yaml(&upstream, url, guard, "sweep_interval: 1h"));
-        let (cut_off, other) = (start(&lossy.proxy.url()), start(&redis.url()));
+        let (cut_off, other) = (start(&way.url()), start(&redis.url()));
         let mut client = connect(cut_off.address).unwrap();
         client.write_all(&first().bytes()).unwrap();
         upstream.wait_for_requests(1);
-        lossy.proxy.go_away();
+        way.set(Weather::BlackHole);
         wait_until("a duplicate elsewhere finds the lease at its end", || {
             let told = told(&other.send(&order("k")));
             assert!(told == refused(409, "request-in-flight") || told == refused(409, "outcome-unknown"), "{told:?}");
             told == refused(409, "outcome-unknown")
         });
-        Self { lossy, cut_off, other, client, upstream, gate, _redis: redis }
+        Self { way, cut_off, other, client, upstream, gate, _redis: redis }
     }
 
     /// The answer comes while the store is still away, and its client gets it; then the store is back.
@@ -56,7 +56,7 @@ impl CutOff {
         let answer = read_answer(&mut self.client).unwrap();
         assert_eq!((answer.text().as_str(), answer.header("idempotency-expires")), ("first", None), "not recorded yet");
         assert_eq!(told(&self.other.send(&order("k"))), refused(409, "outcome-unknown"));
-        self.lossy.proxy.pass_replies();
+        self.way.set(Weather::Fair);
     }
 }
 

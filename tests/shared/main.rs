@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[path = "../support/redis.rs"]
 mod redis;
 #[path = "../support/upstream.rs"]
@@ -17,7 +19,6 @@ mod crowd;
 mod eviction;
 mod foreign;
 mod late;
-mod lossy;
 mod lost_replies;
 mod memory;
 mod overload;
