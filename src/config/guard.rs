@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 
 use super::finding::{Place, Report};
+use super::probe;
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
 use super::upstreams::Upstream;
@@ -43,6 +44,7 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy(section, keys.as_ref(), around, report);
+    let probing = probe::probing(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(route, section, report);
@@ -50,6 +52,7 @@ pub(super) fn compile(
     Some(gateway::Guard {
         keys: keys?,
         policy: policy?,
+        probing: probing?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: *section.in_flight.value()?,
@@ -77,6 +80,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let headers = fingerprint.headers.value()?;
     forwarding(headers, report);
     Some(keys::Settings {
+        probe: probe::template(route, section, &sources, &scope, report)?,
         namespace: namespace.clone(),
         sources,
         missing: *section.missing.value()?,
@@ -230,13 +234,16 @@ fn policy(
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
+    let doubt_retention =
+        section.doubt_retention.either(|at| Some(at.value.0), || Some(retention?.max(DOUBT))).flatten();
+    let in_doubt = probe::in_doubt(section, doubt_retention, report);
     keys?;
     Some(Policy {
         lease: section.lease.value()?.0,
         attempt_timeout: attempt_timeout?,
         retention: retention?,
-        doubt_retention: section.doubt_retention.either(|at| Some(at.value.0), || Some(retention?.max(DOUBT)))??,
-        in_doubt: *section.in_doubt.value()?,
+        doubt_retention: doubt_retention?,
+        in_doubt: in_doubt?,
         compare: compare?,
         outcomes: section.outcomes.value()?.0.clone(),
     })

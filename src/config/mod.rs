@@ -8,6 +8,7 @@ mod front;
 mod guard;
 mod interpolate;
 mod limits;
+mod probe;
 mod reach;
 mod reader;
 mod route;

@@ -120,6 +120,19 @@ pub struct Guard {
     pub response_body_limit: usize,
     /// Names to replay although replays drop them by default.
     pub allow_headers: Vec<HeaderName>,
+    /// When the upstream is asked about operations in doubt; none: it is not.
+    pub probing: Option<Probing>,
+}
+
+/// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probing {
+    /// Counted from the doubt's beginning, growing.
+    pub schedule: Vec<Duration>,
+    /// The least time between two probes of one operation that duplicates cause.
+    pub interval: Duration,
+    /// How long a probe may take.
+    pub timeout: Duration,
 }
 
 /// What a duplicate of a completed operation gets.
