@@ -1,6 +1,8 @@
 //! The arbiter over a store in memory: permits, waiters, claims without a reply, and a filter that never decides.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+#[path = "arbiter/amnesia.rs"]
+mod amnesia;
 #[path = "arbiter/claims.rs"]
 mod claims;
 #[path = "arbiter/filter.rs"]

@@ -93,8 +93,16 @@ fn state(from: &mut Unstructured<'_>) -> Result<State> {
 
 fn cause(from: &mut Unstructured<'_>) -> Result<Cause> {
     let status = Cause::Status(from.arbitrary()?);
-    from.choose(&[Cause::LeaseLost, Cause::Broken, Cause::TimedOut, status, Cause::RetryNotSent, Cause::Abandoned])
-        .copied()
+    from.choose(&[
+        Cause::LeaseLost,
+        Cause::Broken,
+        Cause::TimedOut,
+        status,
+        Cause::RetryNotSent,
+        Cause::Abandoned,
+        Cause::Forgotten,
+    ])
+    .copied()
 }
 
 fn recorded(from: &mut Unstructured<'_>) -> Result<Recorded> {

@@ -47,7 +47,7 @@ impl Outcome {
             Self::Executed => Judgement::Keep,
             Self::NotExecuted => Judgement::Release,
         };
-        Ending::Answered { judgement, status: 0, answer: Answer::Unseen }
+        Ending::Answered { judgement, status: 0, answer: Answer::Unseen, retention: None }
     }
 }
 
@@ -190,5 +190,6 @@ fn text(cause: Cause) -> String {
         Cause::Status(status) => format!("status-{status}"),
         Cause::RetryNotSent => "retry-not-sent".to_owned(),
         Cause::Abandoned => "abandoned".to_owned(),
+        Cause::Forgotten => "store-forgot".to_owned(),
     }
 }

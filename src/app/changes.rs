@@ -33,7 +33,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("admin.connections", new.admin.connections != old.admin.connections),
         ("store", new.store != old.store),
         ("filter", filter != old.filter),
-        ("replay_cache", new.replay_cache != old.replay_cache),
+        ("replay_cache", new.arbiter.replay_cache != old.arbiter.replay_cache),
         ("log.format", new.log.format != old.log.format),
     ];
     all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()

@@ -22,9 +22,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::arbiter::{self, Lines, ReplayCache, Unconfirmed};
+use crate::arbiter;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::server::{self, Closing, Listener};
@@ -225,19 +224,11 @@ impl Parts {
         let metrics = Arc::new(Metrics::new()?);
         let closing = Closing::default();
         let store = store(&settings, &clock)?;
-        let (filter, replay_cache, waiters) = (settings.filter, settings.replay_cache, settings.gateway.limits.waiters);
-        let state = State::new(settings, Arc::clone(&metrics), closing.clone())?;
+        let filter = Filter::new(settings.filter, clock.clone())?;
+        let shared = arbiter::Shared::new(settings.arbiter, filter, Arc::clone(&metrics), clock);
+        let state = State::new(settings, metrics, closing.clone())?;
         Ok(Self {
-            arbiter: Arc::new(arbiter::Shared {
-                filter: Filter::new(filter, clock.clone())?,
-                cache: ReplayCache::new(replay_cache),
-                lines: Lines::new(waiters),
-                unconfirmed: Unconfirmed::default(),
-                tasks: TaskTracker::new(),
-                give_up: CancellationToken::new(),
-                metrics,
-                clock,
-            }),
+            arbiter: Arc::new(shared),
             live: Arc::new(Live::new(state)),
             store: Arc::new(store),
             service: Arc::default(),

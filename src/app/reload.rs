@@ -92,7 +92,7 @@ impl Source {
             tracing::warn!("{warning}");
         }
         let changes = summary(&state.settings, &new);
-        parts.arbiter.lines.limit(new.gateway.limits.waiters);
+        parts.arbiter.limit(new.arbiter);
         parts.arbiter.filter.remember_for(new.filter.lifetime);
         parts.live.exchange(state.succeeded_by(new, front));
         state.retire(&parts.live.now());

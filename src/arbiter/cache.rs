@@ -79,6 +79,11 @@ impl ReplayCache {
         fresh.then(|| entry.record.clone())
     }
 
+    /// The record, however long ago the store was asked for it: for a store that has lost it.
+    pub(super) fn keeps(&self, id: &OperationId) -> Option<Record> {
+        Some(self.0.as_ref()?.get(id)?.record.clone())
+    }
+
     /// Takes over a completed record that the store has just confirmed; anything else is refused.
     pub fn insert(&self, id: OperationId, record: Record, now: Time) {
         if let (Some(cache), State::Completed { .. }) = (&self.0, &record.state) {

@@ -92,6 +92,11 @@ impl Lines {
         }
     }
 
+    /// Whether that attempt runs here, or has ended here with an outcome that the store has not taken yet.
+    pub(super) fn runs(&self, id: &OperationId, attempt: AttemptId) -> bool {
+        self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running == Some(attempt)))
+    }
+
     fn runs_here(&self, id: &OperationId) -> bool {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running.is_some()))
     }

@@ -1,13 +1,16 @@
 //! Who may act: the rules of [`machine`](crate::machine) joined with a store. Every door comes through here; there is
 //! no second way round the fence.
 
+mod amnesia;
 mod cache;
+mod dispatched;
 mod lines;
 mod permit;
 mod sweep;
 mod unconfirmed;
 
 pub use cache::ReplayCache;
+pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
 pub use permit::{Permit, Renewal, Unsettled};
 pub use sweep::{Sweep, Watched};
@@ -22,6 +25,7 @@ use unconfirmed::Pending;
 use crate::clock::Clock;
 use crate::machine::{
     Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
+    asked_by,
 };
 use crate::store::filter::Filter;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -43,12 +47,53 @@ pub struct Shared {
     pub cache: ReplayCache,
     /// Attempts that run here, and who waits for them.
     pub lines: Lines,
+    /// What the store has to hold of this gateway's attempts.
+    pub dispatched: Dispatched,
+    /// Whether no other gateway uses the store.
+    pub alone: bool,
     /// Claims whose reply was lost.
     pub unconfirmed: Unconfirmed,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
     /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
     pub give_up: CancellationToken,
+}
+
+/// What the workers' arbiters are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Completed records kept in memory, in bytes; 0: none.
+    pub replay_cache: usize,
+    /// Duplicates that wait for a running attempt.
+    pub waiters: usize,
+    /// Dispatched operations that are remembered exactly; 0: none.
+    pub dispatched: usize,
+    /// Whether no other gateway uses the store.
+    pub alone: bool,
+}
+
+impl Shared {
+    /// What workers share at first.
+    pub fn new(settings: Settings, filter: Filter, metrics: Arc<Metrics>, clock: Clock) -> Self {
+        Self {
+            filter,
+            cache: ReplayCache::new(settings.replay_cache),
+            lines: Lines::new(settings.waiters),
+            dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
+            alone: settings.alone,
+            unconfirmed: Unconfirmed::default(),
+            tasks: TaskTracker::new(),
+            give_up: CancellationToken::new(),
+            metrics,
+            clock,
+        }
+    }
+
+    /// Takes over what can change while it runs. Who stands in line already stays.
+    pub fn limit(&self, settings: Settings) {
+        self.lines.limit(settings.waiters);
+        self.dispatched.limit(settings.dispatched);
+    }
 }
 
 /// One worker's way to the store.
@@ -109,7 +154,10 @@ impl Arbiter {
         let mut found = None;
         for round in 0..ROUNDS {
             match admit(found.as_ref(), arrival, &terms.policy, attempt, self.shared.clock.now()) {
-                Admission::Own(record) => return Ok(self.permit(*id, record, terms)),
+                Admission::Own(record) => {
+                    self.shared.dispatched.begin(id, &record, self.shared.clock.now());
+                    return Ok(self.permit(*id, record, terms));
+                }
                 Admission::Duplicate(duplicate) => {
                     self.remember(id, &duplicate);
                     return Ok(Admitted::Duplicate(duplicate));
@@ -169,6 +217,8 @@ impl Arbiter {
         }
     }
 
+    /// Writes a claim, unless this gateway knows of an attempt that the store has lost: then that is written, and is
+    /// what the claim has lost to.
     async fn claim(
         &self,
         id: &OperationId,
@@ -176,10 +226,24 @@ impl Arbiter {
         record: &Record,
         policy: &Arc<Policy>,
     ) -> Result<Written, StoreError> {
+        let (dispatched, clock) = (&self.shared.dispatched, &self.shared.clock);
+        if expect == Expect::Absent
+            && let Some(known) = dispatched.known(id, clock.now())
+        {
+            return self.recall(id, expect, &asked_by(known, record), policy).await.map(Written::Lost);
+        }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
         let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
         pending.answered();
+        if written == Written::Done
+            && let Some(known) = dispatched.begin(id, record, clock.now())
+            && expect == Expect::Absent
+        {
+            // Dispatched between the two looks, and lost since.
+            let known = asked_by(known, record);
+            return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
+        }
         Ok(written)
     }
 

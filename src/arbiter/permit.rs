@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Arbiter, Terms};
-use crate::machine::{Cause, Ending, OperationId, Policy, Record, Settled, Settling, State, renew, settle};
+use crate::machine::{
+    Cause, Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, recall, renew, settle,
+};
 use crate::store::{StoreError, Written};
 use crate::telemetry::{Outcome, StoreOp};
 
@@ -91,12 +93,21 @@ impl Permit {
     /// Extends the lease.
     pub async fn renew(&mut self) -> Renewal {
         let clock = &self.arbiter.shared().clock;
-        let Some(renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
+        let Some(mut renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
             return Renewal::Lost;
         };
-        let expect = crate::machine::Expect::Fence(self.record.fence);
-        let store = Arc::clone(self.arbiter.store());
-        match self.arbiter.timed(StoreOp::Renew, store.write(&self.id, expect, &renewed)).await {
+        let mut written = self.write_lease(Expect::Fence(self.record.fence), &renewed).await;
+        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time() {
+            // Nobody can have ended an attempt whose lease has not: the store has lost its record.
+            let now = self.arbiter.shared().clock.now();
+            let policy = &self.terms.policy;
+            renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, now);
+            written = self.write_lease(Expect::Absent, &renewed).await;
+            if matches!(written, Ok(Written::Done)) {
+                self.arbiter.written_again(&self.id, &renewed);
+            }
+        }
+        match written {
             Ok(Written::Done) => self.record = renewed,
             // A renewal of this attempt's own, whose reply was lost.
             Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
@@ -111,6 +122,11 @@ impl Permit {
             }
         }
         Renewal::Held
+    }
+
+    async fn write_lease(&self, expect: Expect, record: &Record) -> Result<Written, StoreError> {
+        let store = self.arbiter.store();
+        self.arbiter.timed(StoreOp::Renew, store.write(&self.id, expect, record)).await
     }
 
     fn is_running_here(&self, newer: &Record) -> bool {
@@ -235,12 +251,23 @@ pub(super) async fn settle_once(
     let shared = arbiter.shared();
     let store = arbiter.store();
     let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
-        Settling::Done(settled) => return Ok(Step::Settled(settled)),
+        Settling::Done(settled) => {
+            arbiter.keep_in_mind(id, settled, None);
+            return Ok(Step::Settled(settled));
+        }
         Settling::Write { expect, record, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
             let written = arbiter.timed(StoreOp::Settle, store.write(id, expect, &record)).await?;
+            if expect == Expect::Absent
+                && written == Written::Done
+                && !arbiter.was_ended(id, held).await.unwrap_or(true)
+            {
+                arbiter.written_again(id, &record);
+            }
             (written, settled, Some(record))
         }
         Settling::Remove { fence, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
             (arbiter.timed(StoreOp::Remove, store.remove(id, fence)).await?, settled, None)
         }
     };
@@ -250,6 +277,7 @@ pub(super) async fn settle_once(
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);
             }
+            arbiter.keep_in_mind(id, settled, record.as_ref());
             Ok(Step::Settled(settled))
         }
     }

@@ -176,11 +176,8 @@ impl Unconfirmed {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tokio_util::sync::CancellationToken;
-    use tokio_util::task::TaskTracker;
-
     use super::*;
-    use crate::arbiter::{Lines, ReplayCache, Shared};
+    use crate::arbiter::Shared;
     use crate::clock::Clock;
     use crate::machine::{
         Admission, Arrival, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, admit,
@@ -223,16 +220,9 @@ mod tests {
     fn arbiter() -> Arbiter {
         let clock = Clock::manual(Time(1_000));
         let filter = Settings { capacity: 1_000, false_positive_rate: 0.01, lifetime: Duration::from_hours(1) };
-        let shared = Shared {
-            metrics: Arc::new(Metrics::new().unwrap()),
-            filter: Filter::new(filter, clock.clone()).unwrap(),
-            cache: ReplayCache::new(0),
-            lines: Lines::new(1),
-            unconfirmed: Unconfirmed::default(),
-            tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
-            clock: clock.clone(),
-        };
+        let settings = crate::arbiter::Settings { replay_cache: 0, waiters: 1, dispatched: 0, alone: true };
+        let filter = Filter::new(filter, clock.clone()).unwrap();
+        let shared = Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone());
         Arbiter::new(Arc::new(OneForeign(MemoryStore::new(clock))), Arc::new(shared))
     }
 

@@ -9,7 +9,7 @@ use super::finding::Report;
 use super::reader::{At, Field, values};
 use super::values::Text;
 use super::{front, limits, routes, upstreams};
-use crate::{admin, gateway, server, store, telemetry};
+use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
 const IDLE_FILTER: Duration = Duration::from_hours(1);
@@ -43,9 +43,19 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
         },
-        replay_cache: file.replay_cache.value()?.0,
+        arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
         watch: *file.reload.value()?.watch.value()?,
+    })
+}
+
+fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {
+    Some(arbiter::Settings {
+        replay_cache: file.replay_cache.value()?.0,
+        waiters: limits.waiters,
+        dispatched: limits.dispatched,
+        // Only a Redis can be shared.
+        alone: *file.store.value()?.kind.value()? != StoreKind::Redis,
     })
 }
 
@@ -185,10 +195,15 @@ fn key_prefix(prefix: &At<Text>, report: &mut Report) -> Option<String> {
     None
 }
 
-/// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then.
+/// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then. An
+/// upstream that is trusted may have its outcome remembered for as long as a doubt.
 fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::Settings> {
-    let policies = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| &guard.policy);
-    let lives = policies.map(|policy| policy.attempt_timeout + policy.doubt_retention + policy.retention);
+    let lives = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| {
+        let policy = &guard.policy;
+        let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
+        let retention = if trusted { policy.doubt_retention } else { policy.retention };
+        policy.attempt_timeout + policy.doubt_retention + retention
+    });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,
         false_positive_rate: section.false_positive_rate.value()?.0,

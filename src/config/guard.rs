@@ -63,6 +63,7 @@ pub(super) fn compile(
         request_body_limit: section.request_body_limit.value()?.0,
         response_body_limit: section.response_body_limit.value()?.0,
         allow_headers: allow_headers?,
+        outcome_headers: *section.outcome_headers.value()?,
     })
 }
 

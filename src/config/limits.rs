@@ -14,6 +14,8 @@ section! {
         in_flight: Count<1, 1_000_000> = Default("4096"),
         /// Duplicates that wait for a running attempt.
         waiters: Count<0, 1_000_000> = Default("10000"),
+        /// Operations that this gateway has dispatched and remembers exactly, to notice that the store has lost them; about 300 bytes each, 0: none.
+        dispatched: Count<0, 10_000_000> = Default("100000"),
         /// Bytes of buffered request and response bodies.
         buffered_bodies: Size<{ 64 * KIB }, { 256 * GIB }> = Default("256MiB"),
         /// The longest request target; over it 414.
@@ -47,6 +49,8 @@ section! {
 pub(super) struct Compiled {
     pub(super) server: server::Limits,
     pub(super) gateway: gateway::Limits,
+    pub(super) waiters: usize,
+    pub(super) dispatched: usize,
 }
 
 /// Translates the section.
@@ -66,12 +70,13 @@ pub(super) fn compile(section: &Limits, report: &mut Report) -> Option<Compiled>
         },
         gateway: gateway::Limits {
             in_flight: section.in_flight.value()?.0,
-            waiters: section.waiters.value()?.0,
             buffered_bodies: section.buffered_bodies.value()?.0,
             body_timeout: section.body_timeout.value()?.0,
             upload_timeout: section.upload_timeout.value()?.0,
             websocket_idle_timeout: section.websocket_idle_timeout.value()?.0,
         },
+        waiters: section.waiters.value()?.0,
+        dispatched: section.dispatched.value()?.0,
     })
 }
 

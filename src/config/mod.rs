@@ -27,7 +27,7 @@ pub use interpolate::Environment;
 pub use schema::schema;
 pub use show::show;
 
-use crate::{admin, gateway, server, store, telemetry, upstream};
+use crate::{admin, arbiter, gateway, server, store, telemetry, upstream};
 use finding::Report;
 use reader::Setting;
 
@@ -48,8 +48,8 @@ pub struct Settings {
     pub upstreams: Vec<upstream::Settings>,
     /// The HTTP door.
     pub gateway: gateway::Settings,
-    /// Completed records kept in memory, in bytes; 0: none.
-    pub replay_cache: usize,
+    /// What is kept in memory of operations.
+    pub arbiter: arbiter::Settings,
     /// How often leases that nobody looks at are swept.
     pub sweep_interval: Duration,
     /// Whether the file is watched for changes.

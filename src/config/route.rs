@@ -98,6 +98,8 @@ section! {
         lease: Span<100, HOUR> = Default("15s"),
         /// What the upstream's statuses say about the operation.
         outcomes: OutcomeTable = Default("{}"),
+        /// Whether the upstream's own word (`Oncegate-Outcome`, `Oncegate-Store`, `Oncegate-TTL`) goes before `outcomes` and `retention`: `ignore`, or `trust`.
+        outcome_headers: gateway::OutcomeHeaders = Default("ignore"),
         /// What duplicates of an operation in doubt get: a refusal until the doubt ends (`hold`), or a further attempt (`retry`); or a refusal, and the upstream is asked (`probe`).
         in_doubt: probe::Word = Default("hold"),
         /// How the upstream is asked, with `in_doubt: probe`.
@@ -225,6 +227,7 @@ choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later
 choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
 choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }
 choice! { gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open } later {} }
+choice! { gateway::OutcomeHeaders { "ignore" => Self::Ignore, "trust" => Self::Trust } later {} }
 choice! { gateway::Mode { "enforce" => Self::Enforce, "shadow" => Self::Shadow } later {} }
 choice! { Judgement { "keep" => Self::Keep, "release" => Self::Release, "doubt" => Self::Doubt } later {} }
 choice! {

@@ -38,7 +38,7 @@ pub fn show(settings: &Settings) -> String {
     };
     page.put("underscore_headers", underscores);
     page.put("preserve_header_case", settings.server.preserve_header_case);
-    page.put("replay_cache", size(settings.replay_cache));
+    page.put("replay_cache", size(settings.arbiter.replay_cache));
     page.put("sweep_interval", span_text(settings.sweep_interval));
     page.put("drain_delay", span_text(settings.server.drain.delay));
     page.put("drain_timeout", span_text(settings.server.drain.timeout));
@@ -149,7 +149,8 @@ fn limits(page: &mut Page, settings: &Settings) {
     let (server, gateway) = (&settings.server.limits, &settings.gateway.limits);
     page.put("connections", server.connections);
     page.put("in_flight", gateway.in_flight);
-    page.put("waiters", gateway.waiters);
+    page.put("waiters", settings.arbiter.waiters);
+    page.put("dispatched", settings.arbiter.dispatched);
     page.put("buffered_bodies", size(gateway.buffered_bodies));
     page.put("target", size(server.target));
     page.put("header_bytes", size(server.header_bytes));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, response};
+use http::{HeaderMap, HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
@@ -17,9 +17,10 @@ use super::limits::{Budget, Hold, Slot};
 use super::marks;
 use super::problem::Problem;
 use super::settings::Guard;
+use super::word::hear;
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
-use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Settled};
+use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
 use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
 use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 
@@ -54,7 +55,7 @@ pub(super) type Delivery = Result<Response<Body>, Problem>;
 /// How the exchange with the upstream ended.
 enum Exchange {
     /// A whole answer, within the route's limit, and what it holds of the gateway's budget.
-    Whole { head: response::Parts, body: Bytes, hold: Arc<Hold> },
+    Whole { head: response::Parts, word: Word, body: Bytes, hold: Arc<Hold> },
     /// A whole answer over the limit. All of it was streamed but the last piece: its client must not have the whole
     /// answer before the outcome is recorded.
     Streamed { head: Head, last: Bytes, tail: Option<mpsc::Sender<Piece>> },
@@ -73,6 +74,7 @@ struct Head {
     status: u16,
     retry_after: bool,
     location: Option<Bytes>,
+    word: Word,
 }
 
 impl Attempt {
@@ -81,6 +83,7 @@ impl Attempt {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
         let origin = headers::origin(self.request.headers()).cloned();
+        let operation = *self.permit.operation();
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
@@ -89,6 +92,7 @@ impl Attempt {
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
             answered: &|took| self.upstream_metrics.answered(took),
+            heard: &|headers| hear(self.guard.outcome_headers, headers, &operation, &self.route),
             metrics: &self.metrics,
         };
         let ended = if self.permit.may_begin().await {
@@ -114,7 +118,11 @@ impl Exchange {
     /// What an operator reads when this leaves doubt.
     fn why(&self) -> &str {
         match self {
-            Self::Whole { .. } | Self::Streamed { .. } => "the outcome table holds this answer for doubt",
+            Self::Whole { word, .. } | Self::Streamed { head: Head { word, .. }, .. } => match word.outcome {
+                Said::Nothing => "the outcome table holds this answer for doubt",
+                Said::Clearly(_) => "the upstream itself says so",
+                Said::Unclearly => "what the upstream says of the outcome cannot be made out",
+            },
             Self::NotSent { why, .. } | Self::Broken(why) => why,
             Self::TimedOut(Timeout::FirstByte) => "no answer within first_byte_timeout",
             Self::TimedOut(_) => "no answer within attempt_timeout",
@@ -193,6 +201,8 @@ struct Wire<'a> {
     client_until: Instant,
     buffers: &'a Budget,
     answered: &'a (dyn Fn(Duration) + Sync),
+    /// What the upstream itself says of the operation.
+    heard: &'a (dyn Fn(&HeaderMap) -> Word + Sync),
     metrics: &'a Metrics,
 }
 
@@ -212,6 +222,7 @@ impl Wire<'_> {
             Err(Failure::Unknown(why)) => return Exchange::Broken(why),
             Err(Failure::Late) => return Exchange::TimedOut(Timeout::FirstByte),
         };
+        let word = (self.heard)(&head.headers);
         headers::inbound(&mut head.headers);
         let length = body.size_hint().exact();
         let mut gathered = Gathered::of(&body.size_hint());
@@ -224,10 +235,10 @@ impl Wire<'_> {
             };
             gathered.push(bytes);
             if gathered.len() > self.limit || !hold.cover(gathered.held()) {
-                return self.stream(head, gathered.into_bytes(), body, length, pipe).await;
+                return self.stream(head, word, gathered.into_bytes(), body, length, pipe).await;
             }
         }
-        Exchange::Whole { head, body: gathered.into_bytes(), hold: Arc::new(hold) }
+        Exchange::Whole { head, word, body: gathered.into_bytes(), hold: Arc::new(hold) }
     }
 
     /// Passes an answer on that is too large to keep. A client that does not read on is let go; the upstream is read
@@ -235,12 +246,13 @@ impl Wire<'_> {
     async fn stream(
         &self,
         head: response::Parts,
+        word: Word,
         begun: Bytes,
         mut body: upstream::Incoming,
         length: Option<u64>,
         pipe: &mut Option<oneshot::Sender<Delivery>>,
     ) -> Exchange {
-        let kept = Head::of(&head);
+        let kept = Head::of(&head, word);
         let (tail, pieces) = mpsc::channel(PIPE);
         let response = Response::from_parts(head, Body::stream(pieces, length));
         let listening = pipe.take_if(|client| !client.is_closed());
@@ -273,39 +285,37 @@ impl Wire<'_> {
 }
 
 impl Head {
-    fn of(head: &response::Parts) -> Self {
+    fn of(head: &response::Parts, word: Word) -> Self {
         Self {
             status: head.status.as_u16(),
             retry_after: head.headers.contains_key(RETRY_AFTER),
             location: head.headers.get(LOCATION).map(|value| Bytes::copy_from_slice(value.as_bytes())),
+            word,
         }
     }
 }
 
 /// What the exchange means for the operation. `origin` is the one that the request came from.
 fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> Ending {
+    let outcomes = &guard.policy.outcomes;
     match exchange {
         Exchange::NotSent { .. } => Ending::NotSent,
         Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
         Exchange::TimedOut(_) => Ending::Unknown(Cause::TimedOut),
         Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
-        Exchange::Streamed { head, .. } => Ending::Answered {
-            judgement: guard.policy.outcomes.judge(head.status, head.retry_after),
-            status: head.status,
-            answer: Answer::TooLarge { status: head.status, location: head.location.clone() },
-        },
-        Exchange::Whole { head, body, .. } => {
+        Exchange::Streamed { head, .. } => {
+            let answer = Answer::TooLarge { status: head.status, location: head.location.clone() };
+            head.word.ending(outcomes, head.status, head.retry_after, answer)
+        }
+        Exchange::Whole { head, word, body, .. } => {
             let status = head.status.as_u16();
             let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
             // An answer to HEAD says the length of a body that it does not have, and so does its replay.
             if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
                 headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
             }
-            Ending::Answered {
-                judgement: guard.policy.outcomes.judge(status, head.headers.contains_key(RETRY_AFTER)),
-                status,
-                answer: Answer::Recorded(Recorded { status, headers, body: body.clone() }),
-            }
+            let answer = Answer::Recorded(Recorded { status, headers, body: body.clone() });
+            word.ending(outcomes, status, head.headers.contains_key(RETRY_AFTER), answer)
         }
     }
 }
@@ -319,7 +329,7 @@ fn deliver(
     marked: bool,
 ) -> Option<Delivery> {
     match exchange {
-        Exchange::Whole { head, body, hold } => {
+        Exchange::Whole { head, body, hold, .. } => {
             let mut response = Response::from_parts(head, Body::held(body, hold));
             if marked {
                 if let Some(Settled::Kept(expires)) = settled {

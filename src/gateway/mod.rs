@@ -18,6 +18,7 @@ mod settings;
 mod tally;
 mod target;
 mod upgrade;
+mod word;
 
 pub use body::{Body, BoxError};
 pub use fields::check_fields;
@@ -25,8 +26,8 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, Probing, Route, Settings,
-    StoreFailure, Underscores,
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Probing, Route,
+    Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 

@@ -120,6 +120,8 @@ pub struct Guard {
     pub response_body_limit: usize,
     /// Names to replay although replays drop them by default.
     pub allow_headers: Vec<HeaderName>,
+    /// Whether the upstream's own word on an operation counts.
+    pub outcome_headers: OutcomeHeaders,
     /// When the upstream is asked about operations in doubt; none: it is not.
     pub probing: Option<Probing>,
 }
@@ -133,6 +135,15 @@ pub struct Probing {
     pub interval: Duration,
     /// How long a probe may take.
     pub timeout: Duration,
+}
+
+/// Whether the upstream's own word on an operation (`Oncegate-Outcome`, `-Store`, `-TTL` on its answer) counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeHeaders {
+    /// It does not.
+    Ignore,
+    /// It goes before the outcome table and the route's retention.
+    Trust,
 }
 
 /// What a duplicate of a completed operation gets.
@@ -176,8 +187,6 @@ pub enum Mode {
 pub struct Limits {
     /// Requests on their way to an upstream.
     pub in_flight: usize,
-    /// Duplicates that wait for a running attempt.
-    pub waiters: usize,
     /// Bytes of buffered request and response bodies.
     pub buffered_bodies: usize,
     /// How long a guarded request's body may take, in full.

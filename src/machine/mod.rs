@@ -13,8 +13,10 @@ mod lapse;
 mod outcomes;
 mod policy;
 mod probe;
+mod recall;
 mod record;
 mod settle;
+mod word;
 
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
@@ -23,8 +25,10 @@ pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
 pub use probe::{Finding, Probe, next_probe, probed};
+pub use recall::{asked_by, recall};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
+pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub struct Policy {
     pub attempt_timeout: Duration,
     /// How long an outcome is remembered, from its recording.
     pub retention: Duration,
-    /// How long a doubt is remembered, from its beginning. Never below `retention`.
+    /// How long a doubt is remembered, from its beginning, and an outcome at most. Never below `retention`.
     pub doubt_retention: Duration,
     /// What happens to duplicates of an operation in doubt.
     pub in_doubt: InDoubt,

@@ -43,25 +43,28 @@ pub fn probed(doubt: &Record, finding: &Finding, policy: &Policy, asked: Time) -
     let certain = absence_counts_from(doubt, policy)?;
     match finding {
         Finding::Executed(answer) => {
-            Some(Ending::Answered { judgement: Judgement::Keep, status: 200, answer: answer.clone() })
+            Some(Ending::Answered { judgement: Judgement::Keep, status: 200, answer: answer.clone(), retention: None })
         }
-        Finding::Absent if asked >= certain => {
-            Some(Ending::Answered { judgement: Judgement::Release, status: 404, answer: Answer::Unseen })
-        }
+        Finding::Absent if asked >= certain => Some(Ending::Answered {
+            judgement: Judgement::Release,
+            status: 404,
+            answer: Answer::Unseen,
+            retention: None,
+        }),
         Finding::Absent | Finding::Unknown => None,
     }
 }
 
 /// From when on an operation that is not there was not executed; none when nobody is to be asked.
 ///
-/// Where a lease was lost, its gateway may merely be cut off from the store, with the attempt still under way. It is over
-/// when `attempt_timeout` is: the lease that was lost began after the attempt.
+/// Where a lease or a record was lost, some gateway may merely be cut off from the store, with its attempt still under
+/// way. It is over when `attempt_timeout` is: what was lost began after the attempt.
 fn absence_counts_from(doubt: &Record, policy: &Policy) -> Option<Time> {
     let (State::InDoubt { since, cause }, InDoubt::Probe { absent_after }) = (&doubt.state, policy.in_doubt) else {
         return None;
     };
     let patience = match cause {
-        Cause::LeaseLost => absent_after.max(policy.attempt_timeout),
+        Cause::LeaseLost | Cause::Forgotten => absent_after.max(policy.attempt_timeout),
         Cause::Broken | Cause::TimedOut | Cause::Status(_) | Cause::RetryNotSent | Cause::Abandoned => absent_after,
     };
     Some(since.plus(patience))

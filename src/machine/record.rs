@@ -75,6 +75,8 @@ pub enum Cause {
     RetryNotSent,
     /// The gateway stopped, or gave the attempt up, before the answer came.
     Abandoned,
+    /// The store has lost the record of an attempt that this gateway had dispatched.
+    Forgotten,
 }
 
 /// The outcome of an operation, as duplicates will see it.
@@ -82,7 +84,7 @@ pub enum Cause {
 pub enum Answer {
     /// The whole answer.
     Recorded(Recorded),
-    /// The answer's body was over the route's limit: only the fact is kept.
+    /// Only the fact is kept: the answer's body was over the route's limit, or the upstream asked for that.
     TooLarge {
         /// The original status.
         status: u16,

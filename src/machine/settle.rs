@@ -1,19 +1,26 @@
 //! The verb *settle*: an attempt has ended; what is written down?
 
+use std::time::Duration;
+
 use super::lapse::doubt;
 use super::{Answer, Cause, Expect, Fence, Judgement, Policy, Record, State, Time};
+
+/// The shortest time for which an outcome is remembered.
+const LEAST_RETENTION: Duration = Duration::from_secs(1);
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// The upstream answered, and the outcome table judged the answer.
+    /// The upstream answered, and the answer was judged.
     Answered {
-        /// What the table says.
+        /// By the outcome table, or by the upstream's own word where that is trusted.
         judgement: Judgement,
         /// The answer's status.
         status: u16,
         /// What duplicates would be told.
         answer: Answer,
+        /// How long a kept outcome is to be remembered; none: as long as the route says.
+        retention: Option<Duration>,
     },
     /// Not a byte of the request reached the upstream.
     NotSent,
@@ -97,10 +104,16 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
         let record = doubt(base, cause, policy.doubt_retention, now);
         return Settling::Write { expect, record, settled: Settled::Doubted };
     }
-    let Ending::Answered { answer, .. } = ending else { return Settling::Done(Settled::Doubted) };
-    let expires = now.plus(policy.retention);
+    let Ending::Answered { answer, retention, .. } = ending else { return Settling::Done(Settled::Doubted) };
+    let expires = now.plus(remembered_for(*retention, policy));
     let record = base.moved_to(State::Completed { at: now, answer: answer.clone() }, expires);
     Settling::Write { expect, record, settled: Settled::Kept(expires) }
+}
+
+/// How long a kept outcome is remembered. A wish of the outcome's own has its bounds: what counts on how long a route's
+/// records live, such as the filter, goes by the policy alone.
+fn remembered_for(wish: Option<Duration>, policy: &Policy) -> Duration {
+    wish.map_or(policy.retention, |wish| wish.clamp(LEAST_RETENTION, policy.doubt_retention.max(LEAST_RETENTION)))
 }
 
 /// Why an ending leaves doubt; none when it settles the matter.

@@ -48,6 +48,7 @@ mod cause {
     pub(super) const STATUS: u8 = 3;
     pub(super) const RETRY_NOT_SENT: u8 = 4;
     pub(super) const ABANDONED: u8 = 5;
+    pub(super) const FORGOTTEN: u8 = 6;
 }
 
 /// Field names that are stored as one byte: their place in this list, from 1. 0 announces a name in full.
@@ -237,6 +238,7 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
         }
         Cause::RetryNotSent => out.byte(cause::RETRY_NOT_SENT),
         Cause::Abandoned => out.byte(cause::ABANDONED),
+        Cause::Forgotten => out.byte(cause::FORGOTTEN),
     }
 }
 
@@ -298,6 +300,7 @@ fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
         cause::STATUS => Cause::Status(from.u16("status")?),
         cause::RETRY_NOT_SENT => Cause::RetryNotSent,
         cause::ABANDONED => Cause::Abandoned,
+        cause::FORGOTTEN => Cause::Forgotten,
         tag => return Err(CodecError::UnknownTag { field: "cause", tag }),
     })
 }

@@ -34,6 +34,8 @@ pub struct Metrics {
     lease_lost: IntCounter,
     late_answers: IntCounter,
     store_may_evict: IntGauge,
+    store_amnesia: IntCounter,
+    dispatched_dropped: IntCounter,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -51,6 +53,7 @@ pub struct RouteMetrics {
     duplicates: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
+    outcome_headers_unclear: IntCounter,
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
@@ -63,6 +66,7 @@ struct Families {
     duplicates: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
+    outcome_headers_unclear: IntCounterVec,
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
@@ -116,6 +120,14 @@ impl Metrics {
             store_may_evict: register(
                 &registry,
                 IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
+            )?,
+            store_amnesia: register(
+                &registry,
+                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
+            )?,
+            dispatched_dropped: register(
+                &registry,
+                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
             )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
@@ -195,6 +207,16 @@ impl Metrics {
         self.store_may_evict.set(i64::from(may));
     }
 
+    /// The store has lost the record of an operation that this gateway dispatched.
+    pub fn store_forgot(&self) {
+        self.store_amnesia.inc();
+    }
+
+    /// So many dispatched operations are no longer known, because others needed their room.
+    pub fn dispatched_dropped(&self, count: u64) {
+        self.dispatched_dropped.inc_by(count);
+    }
+
     /// How many log lines were dropped since the start.
     pub fn log_lines_lost(&self, lines: usize) {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
@@ -258,6 +280,12 @@ impl RouteMetrics {
         self.executed_but_failed.inc();
     }
 
+    /// The upstream said something of an operation that cannot be made out. True when it was the first time on this route.
+    pub fn outcome_header_unclear(&self) -> bool {
+        self.outcome_headers_unclear.inc();
+        self.outcome_headers_unclear.get() == 1
+    }
+
     /// An attempt began (1) or ended (-1).
     pub fn attempts_running(&self, change: i64) {
         self.in_flight.add(change);
@@ -286,6 +314,11 @@ impl Families {
                 "Requests that were let through and failed at the upstream.",
                 &["route"],
             )?,
+            outcome_headers_unclear: counter(
+                "outcome_headers_unclear_total",
+                "Fields of the upstream's own word on an operation that cannot be made out.",
+                &["route"],
+            )?,
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
@@ -303,6 +336,7 @@ impl Families {
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
+            outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use oncegate::arbiter::{Admitted, Arbiter, Lines, Permit, ReplayCache, Shared, Terms, Unconfirmed};
+use oncegate::arbiter::{Admitted, Arbiter, Permit, Shared, Terms};
 use oncegate::clock::Clock;
 use oncegate::machine::{
     Answer, Arrival, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Recorded,
@@ -14,8 +14,6 @@ use oncegate::machine::{
 use oncegate::store::StoreError;
 use oncegate::store::filter::{Filter, Settings};
 use oncegate::telemetry::Metrics;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::watched::Watched;
 
@@ -93,16 +91,10 @@ impl Ward {
 
 fn shared(clock: &Clock, cache: usize) -> Arc<Shared> {
     let filter = Settings { capacity: 1_000, false_positive_rate: 0.001, lifetime: RETENTION * 72 };
-    Arc::new(Shared {
-        clock: clock.clone(),
-        metrics: Arc::new(Metrics::new().unwrap()),
-        filter: Filter::new(filter, clock.clone()).unwrap(),
-        cache: ReplayCache::new(cache),
-        lines: Lines::new(10_000),
-        unconfirmed: Unconfirmed::default(),
-        tasks: TaskTracker::new(),
-        give_up: CancellationToken::new(),
-    })
+    let settings =
+        oncegate::arbiter::Settings { replay_cache: cache, waiters: 10_000, dispatched: 1_000, alone: false };
+    let filter = Filter::new(filter, clock.clone()).unwrap();
+    Arc::new(Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone()))
 }
 
 fn policy(in_doubt: InDoubt) -> Policy {
@@ -137,5 +129,5 @@ pub(crate) fn arrival(key: u8, look: u8) -> Arrival {
 pub(crate) fn answered(terms: &Terms, status: u16, mark: u8) -> Ending {
     let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
     let judgement = terms.policy.outcomes.judge(status, false);
-    Ending::Answered { judgement, status, answer: Answer::Recorded(recorded) }
+    Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
 }

@@ -56,6 +56,12 @@ impl Watched {
         self.store.load(id).await.unwrap()
     }
 
+    /// The store loses a record.
+    pub(crate) async fn lose(&self, id: &OperationId) {
+        let lost = self.look(id).await.unwrap();
+        assert_eq!(self.store.remove(id, lost.fence).await.unwrap(), Written::Done);
+    }
+
     /// What was late arrives.
     pub(crate) async fn arrive(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());

@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use oncegate::config::{self, Errors, Loaded, Settings};
 use oncegate::gateway::{
-    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, PathParameters, StoreFailure, Underscores,
+    Case, Guard, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, StoreFailure,
+    Underscores,
 };
 use oncegate::keys::{CertificateName, FingerprintSettings, Missing, Scope, Source};
 use oncegate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 use oncegate::server::Drain;
 use oncegate::tls::ClientCertificates;
 use oncegate::wire::Network;
-use oncegate::{admin, store, telemetry, upstream};
+use oncegate::{admin, arbiter, store, telemetry, upstream};
 use proptest::prelude::*;
 
 /// The least that loads and guards a route. The guard begins in line 7.
@@ -76,7 +77,7 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn an_almost_empty_file_gets_the_documented_defaults() {
-    let Settings { server, admin, store, filter, log, upstreams, gateway, replay_cache, sweep_interval, watch } =
+    let Settings { server, admin, store, filter, log, upstreams, gateway, arbiter, sweep_interval, watch } =
         loaded(LEAST).settings;
     assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
@@ -87,7 +88,8 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(store.command_timeout, Duration::from_millis(500));
     assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
     assert_eq!(log, telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned() });
-    assert_eq!(replay_cache, 64 << 20);
+    let arbiter::Settings { replay_cache, waiters, dispatched, alone } = arbiter;
+    assert_eq!((replay_cache, waiters, dispatched, alone), (64 << 20, 10_000, 100_000, true));
     assert_eq!(sweep_interval, Duration::from_mins(1));
     assert_eq!((server.listen_shared, watch), (false, false));
     assert_eq!(gateway.problem_types, "urn:oncegate:problem:");
@@ -98,7 +100,7 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!((route.case, route.path_parameters), (Case::Sensitive, PathParameters::Ignore));
     assert_eq!((route.method_override, &route.cors), (MethodOverride::Refuse, &None));
     let limits = gateway.limits;
-    assert_eq!((limits.in_flight, limits.waiters, limits.buffered_bodies), (4_096, 10_000, 256 << 20));
+    assert_eq!((limits.in_flight, limits.buffered_bodies), (4_096, 256 << 20));
     assert_eq!((limits.body_timeout, limits.upload_timeout), (Duration::from_secs(30), Duration::from_hours(1)));
     let limits = server.limits;
     assert_eq!((limits.connections, limits.headers), (10_000, 100));
@@ -137,6 +139,7 @@ fn a_guard_gets_the_documented_defaults() {
     assert_eq!((guard.in_flight, guard.in_flight_status.as_u16()), (OnInFlight::Reject, 409));
     assert_eq!((guard.patience, guard.store_failure), (Duration::from_secs(2), StoreFailure::Closed));
     assert_eq!((guard.mode, guard.allow_headers.len()), (Mode::Enforce, 0));
+    assert_eq!(guard.outcome_headers, OutcomeHeaders::Ignore);
     assert_eq!((guard.request_body_limit, guard.response_body_limit), (1 << 20, 256 << 10));
 }
 
@@ -171,6 +174,11 @@ fn defaults_that_follow_from_other_settings() {
 fn the_filter_remembers_as_long_as_any_record_may_live() {
     let settings = loaded(&with_guard("retention: 100h\ndoubt_retention: 200h")).settings;
     assert_eq!(settings.filter.lifetime, Duration::from_hours(300) + Duration::from_mins(5));
+    // A trusted upstream may have an outcome remembered for as long as a doubt.
+    let trusting = "retention: 100h\ndoubt_retention: 200h\noutcome_headers: trust";
+    let settings = loaded(&with_guard(trusting)).settings;
+    assert_eq!(guard(&settings).outcome_headers, OutcomeHeaders::Trust);
+    assert_eq!(settings.filter.lifetime, Duration::from_hours(400) + Duration::from_mins(5));
 }
 
 #[test]
@@ -188,7 +196,8 @@ fn everything_that_can_be_set_arrives() {
          log: {{ format: json, level: 'info,oncegate=debug' }}\n"
     );
     let settings = loaded(&text).settings;
-    assert_eq!((settings.server.listen.port(), settings.server.workers, settings.replay_cache), (80, 3, 0));
+    assert_eq!((settings.server.listen.port(), settings.server.workers, settings.arbiter.replay_cache), (80, 3, 0));
+    assert!(!settings.arbiter.alone);
     assert_eq!((settings.admin.listen, settings.admin.ready), (None, admin::Ready::Process));
     assert_eq!(settings.gateway.trusted_proxies, [Network::parse("10.0.0.0/8").unwrap()]);
     assert_eq!(settings.log.format, telemetry::LogFormat::Json);

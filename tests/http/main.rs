@@ -24,6 +24,7 @@ mod keys;
 mod main_job;
 mod modes;
 mod odd_answers;
+mod outcome_headers;
 mod paths;
 mod raw;
 mod requests;

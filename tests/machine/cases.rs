@@ -1,8 +1,11 @@
 //! The cases that matter most, each by name.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use oncegate::machine::{
-    Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Record, Settled, Settling, State, Time, admit, lapse,
-    renew, settle,
+    Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Judgement, Probe, Record, Settled, Settling, State,
+    Time, admit, asked_by, lapse, recall, renew, settle,
 };
 
 use super::system::{
@@ -349,7 +352,86 @@ fn an_answer_too_large_to_keep_is_an_outcome() {
     let held = begin(&mut system, 1);
     let Ending::Answered { judgement, status, .. } = kept(&system, 1) else { panic!("not answered") };
     let tombstone = Answer::TooLarge { status, location: None };
-    let ending = Ending::Answered { judgement, status, answer: tombstone.clone() };
+    let ending = Ending::Answered { judgement, status, answer: tombstone.clone(), retention: None };
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
     assert!(matches!(&stored(&system).state, State::Completed { answer, .. } if *answer == tombstone));
+}
+
+#[test]
+fn a_lost_record_of_a_running_attempt_runs_on_under_its_name() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(LEASE);
+    let again = recall(&held, Some(system.policy.lease), system.policy.doubt_retention, system.now);
+    assert_eq!(again.state, State::InFlight { since: START, lease: system.now.plus(system.policy.lease) });
+    assert_eq!(again.fence.attempt, held.fence.attempt);
+    assert!(again.fence.version > held.fence.version + 1_000, "no late write to the lost record fits");
+    assert_eq!((again.expires, again.prints), (held.expires, held.prints));
+    system.stored = Some(again);
+    let ending = kept(&system, 7);
+    assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)), "its own answer does");
+}
+
+#[test]
+fn a_lost_record_of_an_attempt_that_is_gone_is_a_doubt_that_its_late_answer_ends() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(ATTEMPT_TIMEOUT);
+    let doubt = recall(&held, None, system.policy.doubt_retention, system.now);
+    assert_eq!(doubt.state, State::InDoubt { since: system.now, cause: Cause::Forgotten });
+    assert!(doubt.expires >= system.now.plus(system.policy.doubt_retention) && doubt.expires >= held.expires);
+    system.stored = Some(doubt);
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(CHANGED, 3), Told::Refused(Duplicate::Changed));
+    let ending = kept(&system, 7);
+    assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
+}
+
+#[test]
+fn a_lost_outcome_that_is_still_known_is_that_outcome() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let ending = kept(&system, 7);
+    system.settle(&held, &ending);
+    let completed = stored(&system).clone();
+    let again = recall(&completed, None, system.policy.doubt_retention, system.now);
+    assert_eq!((&again.state, again.expires), (&completed.state, completed.expires));
+    assert!(again.fence.version > completed.fence.version);
+}
+
+#[test]
+fn an_outcome_may_say_how_long_it_is_remembered_within_bounds() {
+    for (wish, millis) in [(0, 1_000), (90, 90_000), (DOUBT_RETENTION, DOUBT_RETENTION)] {
+        let mut system = hold();
+        let held = begin(&mut system, 1);
+        let Ending::Answered { judgement, status, answer, .. } = kept(&system, 1) else { panic!("not answered") };
+        let ending = Ending::Answered { judgement, status, answer, retention: Some(Duration::from_secs(wish)) };
+        let kept_until = Time(system.now.0 + millis);
+        assert_eq!(system.settle(&held, &ending), Settled::Kept(kept_until), "{wish}");
+        assert_eq!(stored(&system).expires, kept_until);
+    }
+}
+
+#[test]
+fn a_doubt_is_remembered_as_long_as_any_whatever_the_answer_says() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let judgement = Judgement::Doubt;
+    let ending =
+        Ending::Answered { judgement, status: 200, answer: answer(1), retention: Some(Duration::from_secs(1)) };
+    assert_eq!(system.settle(&held, &ending), Settled::Doubted);
+    assert!(stored(&system).expires >= Time(system.now.0 + DOUBT_RETENTION));
+}
+
+#[test]
+fn an_equal_requests_question_stands_in_for_the_one_that_was_lost_with_the_record() {
+    let question = || Some(Box::new(Probe { target: Bytes::from_static(b"/orders?ref=k"), headers: Vec::new() }));
+    let lost = begin(&mut hold(), 1);
+    for (look, expected) in [(PLAIN, question()), (Look { raw: 9, ..PLAIN }, question()), (CHANGED, None)] {
+        let claim = match hold().admit(look, 2) {
+            Told::Act(record) => Record { probe: question(), ..record },
+            Told::Refused(duplicate) => panic!("refused: {duplicate:?}"),
+        };
+        assert_eq!(asked_by(lost.clone(), &claim).probe, expected);
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn answer(mark: u8) -> Answer {
 
 /// An answer as the outcome table judges it. The body names the attempt.
 pub(crate) fn answered(policy: &Policy, status: u16, mark: u8) -> Ending {
-    Ending::Answered { judgement: policy.outcomes.judge(status, false), status, answer: answer(mark) }
+    Ending::Answered { judgement: policy.outcomes.judge(status, false), status, answer: answer(mark), retention: None }
 }
 
 /// What a request was told.

@@ -12,6 +12,7 @@ mod redis;
 mod upstream;
 
 mod across;
+mod amnesia;
 mod crowd;
 mod eviction;
 mod foreign;

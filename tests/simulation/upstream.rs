@@ -84,6 +84,11 @@ impl World {
         let body = answer(run.attempt, status);
         self.audit.answered(run.attempt, judgement == Judgement::Release, body.clone());
         let headers = vec![(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/plain"))];
-        Ending::Answered { judgement, status, answer: Answer::Recorded(Recorded { status, headers, body }) }
+        Ending::Answered {
+            judgement,
+            status,
+            answer: Answer::Recorded(Recorded { status, headers, body }),
+            retention: None,
+        }
     }
 }

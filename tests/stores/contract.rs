@@ -265,6 +265,7 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
         doubt(Cause::Status(504)),
         doubt(Cause::RetryNotSent),
         doubt(Cause::Abandoned),
+        doubt(Cause::Forgotten),
         done(Answer::Unseen),
         done(Answer::TooLarge { status: 201, location: None }),
         done(Answer::TooLarge { status: 303, location: Some(Bytes::from_static(b"/orders/\xE4")) }),

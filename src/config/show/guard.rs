@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, Probing, StoreFailure};
+use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 
@@ -25,6 +25,7 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("retention", span_text(guard.policy.retention));
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
+    page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
     let in_doubt = match guard.policy.in_doubt {
         InDoubt::Hold => "hold",
         InDoubt::Retry => "retry",

@@ -40,6 +40,7 @@ fn cause() -> impl Strategy<Value = Cause> {
         any::<u16>().prop_map(Cause::Status),
         Just(Cause::RetryNotSent),
         Just(Cause::Abandoned),
+        Just(Cause::Forgotten),
     ]
 }
 
@@ -256,11 +257,11 @@ fn a_number_has_one_spelling() {
 #[test]
 fn unknown_names_and_causes_are_refused() {
     let mut record = sample();
-    record.state = State::InDoubt { since: record.expires, cause: Cause::Abandoned };
+    record.state = State::InDoubt { since: record.expires, cause: Cause::Forgotten };
     let mut bytes = encode(&record);
     let last = bytes.len() - 1;
-    bytes[last] = 6;
-    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 6 }));
+    bytes[last] = 7;
+    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 7 }));
 
     let name = Bytes::from_static(b"vary");
     record.state = State::Completed {

@@ -1,0 +1,136 @@
+//! A store that loses records: how that is noticed, and what is done. What to write is decided by the rules.
+//!
+//! A record of what this gateway dispatched has to be in the store until it expires, unless somebody ended it. This
+//! gateway knows what it ended itself. Whoever else ends the doubt of another's attempt (an operator, or a further
+//! attempt) leaves a *note* first, under a name of its own, that lives as long as the doubt would have. So a record that
+//! is not there and has no note was lost, however that came about: by a flush, a failover, an eviction.
+
+use sha2::{Digest, Sha256};
+
+use super::Arbiter;
+use crate::machine::{
+    Answer, AttemptId, Expect, Fence, NamespaceTag, OperationId, Policy, Print, Prints, Record, Settled, State, Time,
+    recall,
+};
+use crate::store::{StoreError, Written};
+use crate::telemetry::StoreOp;
+
+impl Arbiter {
+    /// Writes what is known of an operation in the place of its claim, and returns what the store then holds. Nothing, if
+    /// its record is gone rightly: it may be claimed.
+    pub(super) async fn recall(
+        &self,
+        id: &OperationId,
+        expect: Expect,
+        known: &Record,
+        policy: &Policy,
+    ) -> Result<Option<Record>, StoreError> {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
+        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
+        let record = recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now);
+        // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
+        // meets a claim that nobody acts on.
+        if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
+            return Ok(found);
+        }
+        if self.was_ended(id, known).await? {
+            shared.dispatched.forget(id);
+            let removed = self.timed(StoreOp::Remove, self.store().remove(id, record.fence)).await?;
+            return Ok(if let Written::Lost(found) = removed { found } else { None });
+        }
+        self.written_again(id, &record);
+        Ok(Some(record))
+    }
+
+    /// A record that the store had lost stands in it again.
+    pub(super) fn written_again(&self, id: &OperationId, record: &Record) {
+        let shared = self.shared();
+        shared.dispatched.begin(id, record, shared.clock.now());
+        shared.metrics.store_forgot();
+        let state = match record.state {
+            State::InFlight { .. } => "its attempt still runs here",
+            State::InDoubt { .. } => "its outcome is not known any more: in doubt",
+            State::Completed { .. } => "its outcome was still known here",
+        };
+        tracing::error!(operation = %id.short(), state, "the store has lost a record; it is written again");
+    }
+
+    /// Keeps in mind what settling has made of the record.
+    pub(super) fn keep_in_mind(&self, id: &OperationId, settled: Settled, record: Option<&Record>) {
+        let dispatched = &self.shared().dispatched;
+        match (settled, record) {
+            (Settled::Kept(until), _) => dispatched.stays(id, until),
+            (Settled::Doubted, Some(doubt)) => dispatched.stays(id, doubt.expires),
+            (Settled::Released | Settled::NotSent, _) => dispatched.forget(id),
+            (Settled::Doubted, None) | (Settled::Superseded, _) => {}
+        }
+    }
+
+    /// Says, before it happens, that an operation's doubt ends here, if that may be the doubt of another gateway's
+    /// attempt. `held` is the record as it was held by whoever ends it.
+    pub(super) async fn announce(
+        &self,
+        id: &OperationId,
+        held: &Record,
+        found: Option<&Record>,
+        settled: Settled,
+    ) -> Result<(), StoreError> {
+        let is_own_first = held.number == 1 && !matches!(held.state, State::InDoubt { .. });
+        if self.shared().alone || is_own_first || matches!(settled, Settled::Doubted | Settled::Superseded) {
+            return Ok(());
+        }
+        let now = self.shared().clock.now();
+        let fresh = note(held.expires.max(found.map_or(now, |found| found.expires)), now);
+        let under = note_id(id);
+        let written = self.timed(StoreOp::Settle, self.store().write(&under, Expect::Absent, &fresh)).await?;
+        if let Written::Lost(Some(older)) = written {
+            let later = Record { expires: fresh.expires.max(older.expires), ..fresh };
+            // Whoever was quicker has left one just now.
+            self.timed(StoreOp::Settle, self.store().write(&under, Expect::Fence(older.fence), &later)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else has ended the operation since this gateway dispatched it.
+    pub(super) async fn was_ended(&self, id: &OperationId, known: &Record) -> Result<bool, StoreError> {
+        if self.shared().alone {
+            return Ok(false);
+        }
+        let note = self.timed(StoreOp::Load, self.store().load(&note_id(id))).await?;
+        Ok(note.is_some_and(|note| begun(&note) >= begun(known)))
+    }
+}
+
+/// Whether a cached record holds the outcome of the attempt that is known, and still counts.
+fn is_outcome_of(kept: &Record, known: &Record, now: Time) -> bool {
+    kept.fence.attempt == known.fence.attempt && now < kept.expires
+}
+
+fn begun(record: &Record) -> Time {
+    let (State::InFlight { since, .. } | State::InDoubt { since, .. } | State::Completed { at: since, .. }) =
+        record.state;
+    since
+}
+
+/// The name that an operation's note is kept under.
+fn note_id(id: &OperationId) -> OperationId {
+    let digest = Sha256::new().chain_update(b"oncegate ended elsewhere\0").chain_update(id.0);
+    OperationId(digest.finalize().into())
+}
+
+/// A record that says only when it was written. It belongs to no route, so that no sweep and no list shows it.
+fn note(expires: Time, now: Time) -> Record {
+    let none = Print([0; 16]);
+    Record {
+        fence: Fence { attempt: AttemptId(rand::random()), version: 1 },
+        number: 0,
+        state: State::Completed { at: now, answer: Answer::Unseen },
+        prints: Prints { raw: none, canonical: none, settings: 0 },
+        credentials: None,
+        namespace: NamespaceTag(0),
+        expires,
+        probe: None,
+    }
+}
