@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Arbiter;
+use super::{Arbiter, Terms};
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{RouteMetrics, StoreOp};
@@ -19,6 +19,8 @@ pub struct Watched {
     pub route: Arc<RouteMetrics>,
     /// How long a doubt is remembered.
     pub doubt_retention: Duration,
+    /// Under which terms the upstream is asked about its doubts; none: it is not.
+    pub probed: Option<Terms>,
 }
 
 /// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by namespace, for the metrics.
@@ -27,12 +29,14 @@ pub struct Sweep {
     from: Cursor,
     /// Doubts of this pass: how many, and since when the oldest.
     doubts: HashMap<NamespaceTag, (usize, Time)>,
+    /// No pass has come to its end: who noticed the doubts that are met may be gone.
+    first: bool,
 }
 
 impl Sweep {
     /// A sweep of these namespaces; records of others are left alone.
     pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
-        Self { watched, from: Cursor::START, doubts: HashMap::new() }
+        Self { watched, from: Cursor::START, doubts: HashMap::new(), first: true }
     }
 
     /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
@@ -63,12 +67,13 @@ impl Sweep {
             self.from = next;
         } else {
             self.publish(arbiter);
+            self.first = false;
         }
         Ok(done)
     }
 
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
-        let Some(Watched { doubt_retention, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
+        let Some(Watched { doubt_retention, probed, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
         let now = arbiter.shared().clock.now();
         let record = match lapse(&record, *doubt_retention, now) {
             None => record,
@@ -88,6 +93,9 @@ impl Sweep {
             let (count, oldest) = self.doubts.entry(record.namespace).or_insert((0, since));
             *count += 1;
             *oldest = since.min(*oldest);
+            if let Some(terms) = probed {
+                arbiter.noticed(id, &record, terms, self.first);
+            }
         }
         Ok(())
     }

@@ -65,13 +65,13 @@ enum Spot {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// Not a target.
-    #[error("`{0}` is no target: it begins with one `/`, in printable ASCII without spaces and `#`")]
+    #[error("`{}` is no target: it begins with one `/`, in printable ASCII without spaces and `#`", .0.escape_debug())]
     Target(String),
     /// A target whose path could be read in several ways.
     #[error("`{0}` has a path with `//`, dot segments or needless escapes: write it plainly")]
     Path(String),
     /// What no field's value can hold.
-    #[error("`{0}` is no field value: printable ASCII only")]
+    #[error("`{}` is no field value: printable ASCII only", .0.escape_debug())]
     Field(String),
     /// A brace that belongs to no placeholder.
     #[error("`{0}` has a brace too many: braces stand round placeholders; in a target another one is `%7B` or `%7D`")]

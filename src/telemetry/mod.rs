@@ -6,7 +6,9 @@ mod metrics;
 mod register;
 mod upstreams;
 
-pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
+pub use labels::{
+    CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
+};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};
 pub use upstreams::UpstreamMetrics;

@@ -20,6 +20,7 @@ mod lossy;
 mod lost_replies;
 mod memory;
 mod overload;
+mod probe;
 mod store_faults;
 
 use std::time::Duration;
