@@ -22,6 +22,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         connections: old.admin.connections,
         ..new.admin.clone()
     };
+    let store = store::Settings { encryption: old.store.encryption.clone(), ..new.store.clone() };
     let filter = store::filter::Settings { lifetime: old.filter.lifetime, ..new.filter };
     let (workers, shared) = (server.workers != old.server.workers, server.listen_shared != old.server.listen_shared);
     let elsewhere = server::Settings { workers: old.server.workers, listen_shared: old.server.listen_shared, ..server };
@@ -31,10 +32,11 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("workers", workers),
         ("admin.listen", admin != old.admin),
         ("admin.connections", new.admin.connections != old.admin.connections),
-        ("store", new.store != old.store),
+        ("store", store != old.store),
         ("filter", filter != old.filter),
         ("replay_cache", new.arbiter.replay_cache != old.arbiter.replay_cache),
         ("log.format", new.log.format != old.log.format),
+        ("log.audit", new.log.audit != old.log.audit),
     ];
     all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
@@ -146,6 +148,6 @@ routes:
         assert_eq!(fixed("workers: 77\nreplay_cache: 0"), ["workers", "replay_cache"]);
         assert_eq!(fixed("admin: { listen: none }"), ["admin.listen"]);
         assert_eq!(fixed("store: { path: elsewhere }\nfilter: { capacity: 5000 }"), ["store", "filter"]);
-        assert_eq!(fixed("log: { format: json, level: debug }"), ["log.format"]);
+        assert_eq!(fixed("log: { format: json, level: debug, audit: elsewhere }"), ["log.format", "log.audit"]);
     }
 }

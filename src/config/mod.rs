@@ -2,6 +2,8 @@
 
 mod compile;
 mod define;
+mod doubt;
+mod encryption;
 mod file;
 mod finding;
 mod front;

@@ -6,8 +6,8 @@ use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
 use super::define::{choice, one_of, section};
+use super::doubt;
 use super::finding::{Place, Report};
-use super::probe;
 use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::tree::Node;
 use super::values::{
@@ -101,9 +101,9 @@ section! {
         /// Whether the upstream's own word (`Oncegate-Outcome`, `Oncegate-Store`, `Oncegate-TTL`) goes before `outcomes` and `retention`: `ignore`, or `trust`.
         outcome_headers: gateway::OutcomeHeaders = Default("ignore"),
         /// What duplicates of an operation in doubt get: a refusal until the doubt ends (`hold`), or a further attempt (`retry`); or a refusal, and the upstream is asked (`probe`).
-        in_doubt: probe::Word = Default("hold"),
+        in_doubt: doubt::Word = Default("hold"),
         /// How the upstream is asked, with `in_doubt: probe`.
-        probe: probe::Probe = Optional,
+        probe: doubt::Probe = Optional,
         /// How long a doubt is remembered (default: the larger of 72h and retention).
         doubt_retention: Span<SECOND, { 3650 * DAY }> = Optional,
         /// What happens while the store cannot be asked: 503, or a pass without guard.

@@ -19,7 +19,7 @@ use crate::arbiter::{Arbiter, Asking, Probes, Resolved, Terms, Turn};
 use crate::clock::Clock;
 use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Settled, Witness, probed};
 use crate::store::StoreError;
-use crate::telemetry::{Metrics, ProbeFinding, UpstreamMetrics};
+use crate::telemetry::{AUDIT, Metrics, ProbeFinding, UpstreamMetrics};
 use crate::upstream::{Outgoing, Upstream, headers};
 
 /// How long asking is put off while the store does not answer, or no request has a place.
@@ -164,7 +164,7 @@ impl Prober {
 
     fn audit(&self, id: &OperationId, doubt: &Record, settled: Settled) {
         tracing::info!(
-            target: "oncegate::audit",
+            target: AUDIT,
             operation = %id.short(),
             route = self.terms.route.name(),
             attempt = doubt.number,

@@ -14,6 +14,8 @@ mod redis;
 mod upstream;
 
 mod admin;
+mod admin_doubts;
+mod advice;
 mod answers;
 mod bounds;
 mod cors;

@@ -51,7 +51,8 @@ fn stored(system: &System) -> &Record {
 #[test]
 fn duplicates_of_a_doubt_are_refused_as_under_hold() {
     let (mut system, _) = doubtful();
-    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    let since = system.now;
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt { since }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The contract, met in Redis; and what goes wrong with a Redis alone: outages, refusals, foreign values, lost replies.
 
+#[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis.rs"]
 mod server;
@@ -10,12 +11,12 @@ use std::time::Duration;
 
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Record, Time};
-use oncegate::store::codec::{CodecError, decode, encode};
+use oncegate::store::codec::{Codec, CodecError};
 use oncegate::store::redis::{RedisStore, Settings};
 use oncegate::store::{Cursor, Store, StoreError, Written};
 
 use crate::contract::{Subject, completed, contract, fence, id, reservation};
-use proxy::Proxy;
+use proxy::{Proxy, Weather};
 use server::RedisServer;
 
 /// What a call may take in these tests. Long enough for a busy machine, short enough to be waited for.
@@ -32,10 +33,15 @@ fn settings(url: String) -> Settings {
     Settings { url, key_prefix: "og".to_owned(), allow_eviction: false }
 }
 
-fn fresh() -> Ready<Subject> {
+/// A store on a server that nobody else uses.
+pub fn store_of_its_own(timeout: Duration) -> (RedisStore, RedisServer) {
     let server = RedisServer::start();
+    (RedisStore::new(&settings(server.url()), timeout, Clock::system()).unwrap(), server)
+}
+
+fn fresh() -> Ready<Subject> {
     // The contract asks for correct answers, not quick ones.
-    let store = RedisStore::new(&settings(server.url()), Duration::from_secs(10), Clock::system()).unwrap();
+    let (store, server) = store_of_its_own(Duration::from_secs(10));
     ready(Subject::new(Arc::new(store), server))
 }
 
@@ -180,7 +186,7 @@ async fn forgotten_scripts_are_taught_again() {
 #[tokio::test]
 async fn a_demoted_primary_is_left() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reserve(&store, 1).await;
     assert_eq!(proxy.connections(), 1);
@@ -244,7 +250,7 @@ async fn foreign_values_are_unreadable() {
     let record = reserve(&store, 1).await;
     server.run::<()>(&[&b"RPUSH"[..], &key(2), b"a list"]);
     server.run::<()>(&[&b"SET"[..], &key(3), b"not a record"]);
-    let mut future = encode(&record);
+    let mut future = Codec::default().encode(&id(4), &record).unwrap();
     future[0] = 99;
     server.run::<()>(&[&b"SET"[..], &key(4), &future]);
     let faults = [(2, CodecError::Foreign), (3, CodecError::UnknownFormat(b'n')), (4, CodecError::UnknownFormat(99))];
@@ -322,14 +328,14 @@ async fn every_connection_calibrates_the_clock() {
 #[tokio::test]
 async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reservation(&store, 1).await;
-    proxy.swallow_replies();
+    proxy.set(Weather::SwallowReplies);
     failure(store.write(&id(1), Expect::Absent, &record)).await;
     let stored: Vec<u8> = server.run(&[&b"GET"[..], &key(1)]);
-    assert_eq!(decode(&stored).as_ref(), Ok(&record), "it was carried out");
-    proxy.pass_replies();
+    assert_eq!(Codec::default().decode(&id(1), &stored).as_ref(), Ok(&record), "it was carried out");
+    proxy.set(Weather::Fair);
     let again = store.write(&id(1), Expect::Absent, &record).await.unwrap();
     assert_eq!(again, Written::Lost(Some(record)));
 }
@@ -337,15 +343,15 @@ async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
 #[tokio::test]
 async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reservation(&store, 1).await;
-    proxy.cut_at_next_reply();
+    proxy.set(Weather::CutNextReply);
     let written = store.write(&id(1), Expect::Absent, &record).await.unwrap();
     assert_eq!(written, Written::Lost(Some(record.clone())), "the first sending was carried out");
     let known = renewed(&record);
     assert_eq!(store.write(&id(1), Expect::Fence(record.fence), &known).await.unwrap(), Written::Done);
-    proxy.cut_at_next_reply();
+    proxy.set(Weather::CutNextReply);
     let next = renewed(&known);
     let written = store.write(&id(1), Expect::Fence(known.fence), &next).await.unwrap();
     assert_eq!(written, Written::Lost(Some(next)));
@@ -355,7 +361,7 @@ async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
 #[tokio::test]
 async fn a_silent_connection_is_replaced_by_the_next_call() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reserve(&store, 1).await;
     proxy.silence_present_connections();
