@@ -10,3 +10,5 @@ mod probe;
 mod random;
 #[path = "machine/system.rs"]
 mod system;
+#[path = "machine/timely.rs"]
+mod timely;

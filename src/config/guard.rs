@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 
 use super::finding::{Place, Report};
+use super::key_age::{self, Age};
 use super::probe;
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
@@ -43,7 +44,7 @@ pub(super) fn compile(
     if let Some(keys) = &keys {
         underscored(keys, &at.place, around, report);
     }
-    let policy = policy(section, keys.as_ref(), around, report);
+    let policy = policy(section, keys.as_ref(), key_age::compile(section, report), around, report);
     let probing = probe::probing(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
@@ -84,6 +85,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         probe: probe::template(route, section, &sources, &scope, report)?,
         namespace: namespace.clone(),
         sources,
+        dated: section.key_age.either(|_| true, || false)?,
         missing: *section.missing.value()?,
         scope,
         require_same,
@@ -212,6 +214,7 @@ fn proves_the_caller(scope: &keys::Scope) -> bool {
 fn policy(
     section: &Idempotency,
     keys: Option<&keys::Settings>,
+    age: Option<Age>,
     around: &Around<'_>,
     report: &mut Report,
 ) -> Option<Policy> {
@@ -228,15 +231,18 @@ fn policy(
     }
     stated_retention(section, report);
     let retention = section.retention.value().map(|span| span.0);
-    if let (Some(doubt), Some(retention)) = (section.doubt_retention.at(), retention)
-        && doubt.value.0 < retention
+    // A doubt must outlive its key.
+    let least = retention.zip(age).map(|(retention, age)| retention + age.slack());
+    if let (Some(doubt), Some(least)) = (section.doubt_retention.at(), least)
+        && doubt.value.0 < least
     {
-        let message = format!("{} is below `retention` ({}): raise it", span_text(doubt.value.0), span_text(retention));
+        let skew = if age.is_some_and(|age| age.skew.is_some()) { " and twice `key_age.clock_skew`" } else { "" };
+        let message =
+            format!("{} is below `retention`{skew} ({}): raise it", span_text(doubt.value.0), span_text(least));
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
-    let doubt_retention =
-        section.doubt_retention.either(|at| Some(at.value.0), || Some(retention?.max(DOUBT))).flatten();
+    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT))).flatten();
     let in_doubt = probe::in_doubt(section, doubt_retention, report);
     keys?;
     Some(Policy {
@@ -244,6 +250,7 @@ fn policy(
         attempt_timeout: attempt_timeout?,
         retention: retention?,
         doubt_retention: doubt_retention?,
+        clock_skew: age?.skew,
         in_doubt: in_doubt?,
         compare: compare?,
         outcomes: section.outcomes.value()?.0.clone(),

@@ -9,6 +9,7 @@ mod finding;
 mod front;
 mod guard;
 mod interpolate;
+mod key_age;
 mod limits;
 mod probe;
 mod reach;

@@ -125,6 +125,7 @@ impl Gateway {
             let duplicate = match admitted {
                 Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
                 Admitted::Duplicate(duplicate) => duplicate,
+                Admitted::Untimely(untimely) => return Err(untimely.into()),
             };
             if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
                 asks = false;

@@ -1,6 +1,7 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
 mod content;
+mod dated;
 mod explain;
 mod fingerprint;
 mod frame;
@@ -28,7 +29,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::machine::{Arrival, NamespaceTag, OperationId, Probe};
+use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
 use crate::wire::Certificate;
 use frame::Frame;
 use probe::Filling;
@@ -110,6 +111,7 @@ pub fn check_head(
     check_names(settings, headers)?;
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
+    dated::made(settings, &found)?;
     scope::values(&settings.scope, headers, certificate).map(|_| ())
 }
 
@@ -126,7 +128,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let Some(key) = &derived.key else {
         return Ok(Named::Unkeyed);
     };
-    let operation = key.operation;
+    let (operation, made) = (key.operation, key.made);
     let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
     let raw = fingerprint::raw(&request, &settings.fingerprint);
     let credentials = scope::credentials(settings, &request.headers);
@@ -139,7 +141,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
-    Ok(Named::Operation(arrival.with_probe(probe)))
+    Ok(Named::Operation(arrival.with_made(made).with_probe(probe)))
 }
 
 /// Says which namespace a record belongs to.
@@ -167,6 +169,7 @@ impl Derived<'_> {
 struct Key<'a> {
     parts: Vec<source::Part<'a>>,
     operation: OperationId,
+    made: Option<Time>,
 }
 
 fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
@@ -174,10 +177,11 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
+    let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, request.certificate.as_ref())?;
     let key = match found {
-        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts }),
+        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
         Found::Absent | Found::NeedsBody => None,
     };
     Ok(Derived { key, scope })
@@ -235,6 +239,7 @@ mod tests {
         Settings {
             namespace: "orders".to_owned(),
             sources,
+            dated: false,
             missing: Missing::Reject,
             scope: Scope::None,
             require_same: Vec::new(),

@@ -25,6 +25,7 @@ fn settings(probe: ProbeTemplate) -> Settings {
     Settings {
         namespace: "orders".to_owned(),
         sources: vec![Source::Header(KEY)],
+        dated: false,
         missing: Missing::Reject,
         scope: Scope::Header(CUSTOMER),
         require_same: Vec::new(),
