@@ -3,6 +3,7 @@
 mod client_tls;
 mod compile;
 mod define;
+mod doubt;
 mod encryption;
 mod file;
 mod finding;
@@ -11,6 +12,7 @@ mod guard;
 mod interpolate;
 mod key_age;
 mod limits;
+mod probe;
 mod reach;
 mod reader;
 mod redis;
