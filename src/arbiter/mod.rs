@@ -6,6 +6,7 @@ mod cache;
 mod dispatched;
 mod lines;
 mod permit;
+mod probes;
 mod sweep;
 mod unconfirmed;
 
@@ -13,10 +14,12 @@ pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
 pub use permit::{Permit, Renewal, Unsettled};
+pub use probes::{Asking, Probes, Turn, Waiting};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,6 +56,8 @@ pub struct Shared {
     pub alone: bool,
     /// Claims whose reply was lost.
     pub unconfirmed: Unconfirmed,
+    /// Doubts that the upstream is to be asked about.
+    pub probes: Probes,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
     /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
@@ -82,6 +87,7 @@ impl Shared {
             dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
             alone: settings.alone,
             unconfirmed: Unconfirmed::default(),
+            probes: Probes::default(),
             tasks: TaskTracker::new(),
             give_up: CancellationToken::new(),
             metrics,
@@ -119,6 +125,8 @@ pub struct Terms {
     pub policy: Arc<Policy>,
     /// The route's counters.
     pub route: Arc<RouteMetrics>,
+    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
+    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {

@@ -2,6 +2,7 @@
 
 mod compile;
 mod define;
+mod doubt;
 mod encryption;
 mod file;
 mod finding;
@@ -10,6 +11,7 @@ mod guard;
 mod interpolate;
 mod key_age;
 mod limits;
+mod probe;
 mod reach;
 mod reader;
 mod route;
