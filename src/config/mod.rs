@@ -10,6 +10,7 @@ mod guard;
 mod interpolate;
 mod key_age;
 mod limits;
+mod operations;
 mod reach;
 mod reader;
 mod route;

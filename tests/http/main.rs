@@ -33,6 +33,7 @@ mod raw;
 mod requests;
 mod servers;
 mod slow;
+mod status;
 mod streams;
 mod timeouts;
 mod upgrades;
