@@ -70,7 +70,7 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, &arrival, tally).await {
+        match self.rule(guarded, routed.index, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
@@ -109,11 +109,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// Asks the arbiter, and stands in line while the route says so.
-    async fn rule(&self, guarded: &Guarded, arrival: &Arrival, tally: &mut Tally) -> Result<Ruling, Problem> {
+    /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.
+    async fn rule(
+        &self,
+        guarded: &Guarded,
+        index: usize,
+        arrival: &Arrival,
+        tally: &mut Tally,
+    ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
         let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
         let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
+        let mut asks = guard.probing.is_some();
         loop {
             let admitted =
                 self.arbiter.admit(arrival, &guarded.terms).await.map_err(|error| refused(arrival, &error))?;
@@ -122,6 +129,12 @@ impl Gateway {
                 Admitted::Duplicate(duplicate) => duplicate,
                 Admitted::Untimely(untimely) => return Err(untimely.into()),
             };
+            if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
+                asks = false;
+                tally.if_left(Verdict::InDoubt);
+                self.probe_now(guarded, index, arrival).await;
+                continue;
+            }
             if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
                 return Ok(Ruling::Duplicate(duplicate));
             }
