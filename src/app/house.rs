@@ -19,8 +19,8 @@ use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
-/// How often claims without a reply are withdrawn, while there are any.
-const WITHDRAW: Duration = Duration::from_millis(250);
+/// How often claims without a reply are withdrawn, and outcomes that wait written, while there are any.
+const MAKE_UP: Duration = Duration::from_millis(250);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
@@ -41,7 +41,7 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
         }
     };
     let time = async {
-        let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
+        let records = async { tokio::join!(sweep(&parts, &arbiter), make_up(&parts, &arbiter)) };
         let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live)) };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
@@ -117,13 +117,19 @@ async fn sweep(parts: &Parts, arbiter: &Arbiter) {
     }
 }
 
-async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
+/// Makes up for what the store did not take.
+async fn make_up(parts: &Parts, arbiter: &Arbiter) {
     loop {
-        tokio::time::sleep(WITHDRAW).await;
+        tokio::time::sleep(MAKE_UP).await;
         if !parts.arbiter.unconfirmed.is_empty()
             && let Err(error) = parts.arbiter.unconfirmed.withdraw(arbiter).await
         {
             tracing::debug!(%error, "claims without a reply still wait");
+        }
+        if !parts.arbiter.outcomes.is_empty()
+            && let Err(error) = parts.arbiter.outcomes.write(arbiter).await
+        {
+            tracing::debug!(%error, "outcomes still wait");
         }
     }
 }

@@ -5,6 +5,7 @@ mod amnesia;
 mod cache;
 mod dispatched;
 mod lines;
+mod outcomes;
 mod permit;
 mod sweep;
 mod unconfirmed;
@@ -12,6 +13,7 @@ mod unconfirmed;
 pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
+pub use outcomes::Outcomes;
 pub use permit::{Permit, Renewal, Unsettled};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
@@ -53,6 +55,8 @@ pub struct Shared {
     pub alone: bool,
     /// Claims whose reply was lost.
     pub unconfirmed: Unconfirmed,
+    /// Outcomes that the store has not taken yet.
+    pub outcomes: Outcomes,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
     /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
@@ -68,6 +72,8 @@ pub struct Settings {
     pub waiters: usize,
     /// Dispatched operations that are remembered exactly; 0: none.
     pub dispatched: usize,
+    /// Outcomes that wait for a store that is away.
+    pub outcomes_waiting: usize,
     /// Whether no other gateway uses the store.
     pub alone: bool,
 }
@@ -82,6 +88,7 @@ impl Shared {
             dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
             alone: settings.alone,
             unconfirmed: Unconfirmed::default(),
+            outcomes: Outcomes::new(settings.outcomes_waiting, Arc::clone(&metrics)),
             tasks: TaskTracker::new(),
             give_up: CancellationToken::new(),
             metrics,
@@ -93,6 +100,7 @@ impl Shared {
     pub fn limit(&self, settings: Settings) {
         self.lines.limit(settings.waiters);
         self.dispatched.limit(settings.dispatched);
+        self.outcomes.limit(settings.outcomes_waiting);
     }
 }
 
@@ -173,7 +181,7 @@ impl Arbiter {
                 },
                 Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
             }
-            found = self.withdraw_own(id, found).await?;
+            found = self.catch_up(id, found).await?;
         }
         Err(StoreError::Unavailable(format!("{ROUNDS} races lost in a row for {}", id.short())))
     }
@@ -269,14 +277,15 @@ impl Arbiter {
         tracing::warn!(operation = %id.short(), why = "its lease ended unheard of", "in doubt");
     }
 
-    /// What the store holds when `found` is a claim of this gateway's own that nobody acted on: it is withdrawn.
-    async fn withdraw_own(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
-        match &found {
-            Some(record) if self.shared.unconfirmed.withdraw_met(self, id, record).await? => {
-                self.timed(StoreOp::Load, self.store.load(id)).await
-            }
-            _ => Ok(found),
+    /// What the store holds when this gateway knows better than `found`: a claim of its own that nobody acted on is
+    /// withdrawn, an outcome that still waits is written.
+    async fn catch_up(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
+        let Some(record) = &found else { return Ok(found) };
+        let (unconfirmed, outcomes) = (&self.shared.unconfirmed, &self.shared.outcomes);
+        if unconfirmed.withdraw_met(self, id, record).await? || outcomes.write_met(self, id, record).await? {
+            return self.timed(StoreOp::Load, self.store.load(id)).await;
         }
+        Ok(found)
     }
 
     fn permit(self: &Arc<Self>, id: OperationId, record: Record, terms: &Terms) -> Admitted {

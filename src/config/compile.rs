@@ -54,6 +54,7 @@ fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {
         replay_cache: file.replay_cache.value()?.0,
         waiters: limits.waiters,
         dispatched: limits.dispatched,
+        outcomes_waiting: limits.outcomes_waiting,
         // Only a Redis can be shared.
         alone: *file.store.value()?.kind.value()? != StoreKind::Redis,
     })

@@ -36,6 +36,8 @@ pub struct Metrics {
     store_may_evict: IntGauge,
     store_amnesia: IntCounter,
     dispatched_dropped: IntCounter,
+    outcomes_waiting: IntGauge,
+    outcomes_given_up: IntCounter,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -129,6 +131,14 @@ impl Metrics {
                 &registry,
                 IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
             )?,
+            outcomes_waiting: register(
+                &registry,
+                IntGauge::new("outcomes_waiting", "Outcomes that wait in memory for a store that is away."),
+            )?,
+            outcomes_given_up: register(
+                &registry,
+                IntCounter::new("outcomes_given_up_total", "Outcomes that the store did not take in time: in doubt."),
+            )?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
@@ -215,6 +225,16 @@ impl Metrics {
     /// So many dispatched operations are no longer known, because others needed their room.
     pub fn dispatched_dropped(&self, count: u64) {
         self.dispatched_dropped.inc_by(count);
+    }
+
+    /// An outcome begins to wait for its store (1), or waits no longer (-1).
+    pub fn outcomes_wait(&self, change: i64) {
+        self.outcomes_waiting.add(change);
+    }
+
+    /// An outcome that the store did not take was given up.
+    pub fn outcome_given_up(&self) {
+        self.outcomes_given_up.inc();
     }
 
     /// How many log lines were dropped since the start.

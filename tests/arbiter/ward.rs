@@ -91,8 +91,13 @@ impl Ward {
 
 fn shared(clock: &Clock, cache: usize) -> Arc<Shared> {
     let filter = Settings { capacity: 1_000, false_positive_rate: 0.001, lifetime: RETENTION * 72 };
-    let settings =
-        oncegate::arbiter::Settings { replay_cache: cache, waiters: 10_000, dispatched: 1_000, alone: false };
+    let settings = oncegate::arbiter::Settings {
+        replay_cache: cache,
+        waiters: 10_000,
+        dispatched: 1_000,
+        outcomes_waiting: 10,
+        alone: false,
+    };
     let filter = Filter::new(filter, clock.clone()).unwrap();
     Arc::new(Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone()))
 }

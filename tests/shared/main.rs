@@ -19,6 +19,7 @@ mod foreign;
 mod lossy;
 mod lost_replies;
 mod memory;
+mod outcomes;
 mod overload;
 mod store_faults;
 
