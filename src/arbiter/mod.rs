@@ -5,6 +5,7 @@ mod amnesia;
 mod cache;
 mod dispatched;
 mod lines;
+mod outage;
 mod outcomes;
 mod permit;
 mod sweep;
@@ -30,6 +31,7 @@ use crate::machine::{
     asked_by,
 };
 use crate::store::filter::Filter;
+use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
 use crate::telemetry::{FilterAnswer, Metrics, RouteMetrics, StoreOp};
 
@@ -57,6 +59,8 @@ pub struct Shared {
     pub unconfirmed: Unconfirmed,
     /// Outcomes that the store has not taken yet.
     pub outcomes: Outcomes,
+    /// What began while the store was away; only where this gateway is the only one.
+    pub journal: Option<Arc<Journal>>,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
     /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
@@ -80,8 +84,18 @@ pub struct Settings {
 
 impl Shared {
     /// What workers share at first.
-    pub fn new(settings: Settings, filter: Filter, metrics: Arc<Metrics>, clock: Clock) -> Self {
+    pub fn new(
+        settings: Settings,
+        filter: Filter,
+        journal: Option<Journal>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+    ) -> Self {
+        for (id, _) in journal.iter().flat_map(|journal| journal.some(usize::MAX, |_, _| true)) {
+            filter.insert(&id);
+        }
         Self {
+            journal: journal.map(Arc::new),
             filter,
             cache: ReplayCache::new(settings.replay_cache),
             lines: Lines::new(settings.waiters),
@@ -108,6 +122,15 @@ impl Shared {
 pub struct Arbiter {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
+    /// The same over the journal, for what begins while the store is away.
+    journalled: Option<Arc<Self>>,
+}
+
+/// What a look at the store has led to.
+enum Round {
+    Told(Admitted),
+    /// It has moved on: this is what is there.
+    Again(Option<Record>),
 }
 
 /// What a request was told.
@@ -130,7 +153,13 @@ pub struct Terms {
 impl Arbiter {
     /// An arbiter over a worker's own connection to the store.
     pub fn new(store: Arc<dyn Store>, shared: Arc<Shared>) -> Self {
-        Self { store, shared }
+        let over = |journal: &Arc<Journal>| Self {
+            store: Arc::clone(journal) as Arc<dyn Store>,
+            shared: Arc::clone(&shared),
+            journalled: None,
+        };
+        let journalled = shared.journal.as_ref().map(over).map(Arc::new);
+        Self { store, shared, journalled }
     }
 
     /// What the workers share.
@@ -151,6 +180,9 @@ impl Arbiter {
     pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
         let id = &arrival.operation;
         let attempt = AttemptId(rand::random());
+        if let Some(told) = self.admit_kept(arrival, terms, attempt).await? {
+            return Ok(told);
+        }
         if !self.shared.clock.is_calibrated() {
             // Leases and expiries are told in the store's time, never in this machine's.
             self.store.time().await?;
@@ -161,29 +193,46 @@ impl Arbiter {
         }
         let mut found = None;
         for round in 0..ROUNDS {
-            match admit(found.as_ref(), arrival, &terms.policy, attempt, self.shared.clock.now()) {
-                Admission::Own(record) => {
-                    self.shared.dispatched.begin(id, &record, self.shared.clock.now());
-                    return Ok(self.permit(*id, record, terms));
-                }
-                Admission::Duplicate(duplicate) => {
-                    self.remember(id, &duplicate);
-                    return Ok(Admitted::Duplicate(duplicate));
-                }
-                Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
-                    Written::Done => {
-                        if perhaps_seen && round == 0 {
-                            self.shared.metrics.filter_false_positive();
-                        }
-                        return Ok(self.permit(*id, record, terms));
+            match self.round(found.as_ref(), arrival, terms, attempt).await? {
+                Round::Again(newer) => found = self.catch_up(id, newer).await?,
+                Round::Told(told) => {
+                    if perhaps_seen && round == 0 && matches!(told, Admitted::Proceed(_)) {
+                        self.shared.metrics.filter_false_positive();
                     }
-                    Written::Lost(newer) => found = newer,
-                },
-                Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
+                    return Ok(told);
+                }
             }
-            found = self.catch_up(id, found).await?;
         }
         Err(StoreError::Unavailable(format!("{ROUNDS} races lost in a row for {}", id.short())))
+    }
+
+    /// Asks the rules, does what they say, once.
+    async fn round(
+        self: &Arc<Self>,
+        found: Option<&Record>,
+        arrival: &Arrival,
+        terms: &Terms,
+        attempt: AttemptId,
+    ) -> Result<Round, StoreError> {
+        let (id, now) = (&arrival.operation, self.shared.clock.now());
+        Ok(match admit(found, arrival, &terms.policy, attempt, now) {
+            Admission::Own(record) => {
+                if !self.may_act_on(id, Expect::Absent) {
+                    return Err(self.begun_elsewhere(id));
+                }
+                self.shared.dispatched.begin(id, &record, now);
+                Round::Told(self.permit(*id, record, terms))
+            }
+            Admission::Duplicate(duplicate) => {
+                self.remember(id, &duplicate);
+                Round::Told(Admitted::Duplicate(duplicate))
+            }
+            Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
+                Written::Done => Round::Told(self.permit(*id, record, terms)),
+                Written::Lost(newer) => Round::Again(newer),
+            },
+            Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
+        })
     }
 
     /// Writes an operator's word over a doubt: what happened, conditional on the record that the operator looked at.
@@ -243,6 +292,10 @@ impl Arbiter {
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
         let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
+        if written == Written::Done && !self.may_act_on(id, expect) {
+            // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
+            return Err(self.begun_elsewhere(id));
+        }
         pending.answered();
         if written == Written::Done
             && let Some(known) = dispatched.begin(id, record, clock.now())
@@ -253,6 +306,10 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    fn begun_elsewhere(&self, id: &OperationId) -> StoreError {
+        StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
     }
 
     async fn write_lapse(
@@ -303,10 +360,18 @@ impl Arbiter {
         self.shared.cache.insert(*id, record.clone(), self.shared.clock.now());
     }
 
+    /// Whether this is the arbiter over the journal, whose calls are no store's.
+    fn is_journalled(&self) -> bool {
+        self.shared.journal.is_some() && self.journalled.is_none()
+    }
+
     /// Runs a store call and measures it.
     async fn timed<T>(&self, op: StoreOp, call: Reply<'_, T>) -> Result<T, StoreError> {
         let started = Clock::instant();
         let answer = call.await;
+        if self.is_journalled() {
+            return answer;
+        }
         self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
         answer
     }

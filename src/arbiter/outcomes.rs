@@ -26,7 +26,7 @@ pub struct Outcomes {
 
 #[derive(Default)]
 struct Waiting {
-    by_name: HashMap<Name, Arc<Outcome>>,
+    by_name: HashMap<Name, Arc<Waiter>>,
     /// Whose turn it is next.
     turns: VecDeque<Name>,
 }
@@ -38,6 +38,12 @@ pub(super) struct Outcome {
     pub(super) held: Record,
     pub(super) ending: Ending,
     pub(super) policy: Arc<Policy>,
+    /// Whether it belongs into the journal.
+    pub(super) journalled: bool,
+}
+
+struct Waiter {
+    outcome: Outcome,
     /// Tells whoever holds the permit what became of it; none: that it is given up.
     told: Mutex<Option<oneshot::Sender<Option<Settled>>>>,
 }
@@ -71,10 +77,10 @@ impl Outcomes {
     }
 
     /// Takes an outcome in; none when there is no room.
-    pub(super) fn wait(&self, id: OperationId, held: Record, ending: Ending, policy: Arc<Policy>) -> Option<Place<'_>> {
-        let name = (id, held.fence.attempt);
+    pub(super) fn wait(&self, id: OperationId, outcome: Outcome) -> Option<Place<'_>> {
+        let name = (id, outcome.held.fence.attempt);
         let (told, written) = oneshot::channel();
-        let outcome = Arc::new(Outcome { held, ending, policy, told: Mutex::new(Some(told)) });
+        let outcome = Arc::new(Waiter { outcome, told: Mutex::new(Some(told)) });
         let mut waiting = self.lock();
         if waiting.by_name.len() >= self.most.load(Ordering::Relaxed) {
             return None;
@@ -119,7 +125,9 @@ impl Outcomes {
 }
 
 /// Written twice, by a request and in the background, it is still one outcome: the second finds it written.
-async fn write_one(arbiter: &Arbiter, id: &OperationId, outcome: &Outcome) -> Result<(), StoreError> {
+async fn write_one(arbiter: &Arbiter, id: &OperationId, waiter: &Waiter) -> Result<(), StoreError> {
+    let outcome = &waiter.outcome;
+    let arbiter = arbiter.journalled.as_deref().filter(|_| outcome.journalled).unwrap_or(arbiter);
     let settled = match settle_held(arbiter, id, &outcome.held, &outcome.ending, &outcome.policy).await {
         Ok(settled) => Some(settled),
         // What is there is no record of this gateway's, and must not keep the others waiting.
@@ -127,7 +135,7 @@ async fn write_one(arbiter: &Arbiter, id: &OperationId, outcome: &Outcome) -> Re
         Err(_) if arbiter.shared().clock.now() >= outcome.held.expires => None,
         Err(error) => return Err(error),
     };
-    let told = outcome.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let told = waiter.told.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(told) = told {
         // Nobody waits for it any longer when the gateway has given it up meanwhile.
         let _ = told.send(settled);
@@ -137,7 +145,7 @@ async fn write_one(arbiter: &Arbiter, id: &OperationId, outcome: &Outcome) -> Re
 
 impl Waiting {
     /// Those whose turn it is; each goes to the back.
-    fn next(&mut self) -> Vec<(Name, Arc<Outcome>)> {
+    fn next(&mut self) -> Vec<(Name, Arc<Waiter>)> {
         let due: Vec<_> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
         let waits = due.into_iter().filter_map(|name| Some((name, Arc::clone(self.by_name.get(&name)?))));
         let batch: Vec<_> = waits.collect();

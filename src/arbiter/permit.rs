@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::outcomes::Outcome as WaitingOutcome;
 use super::{Arbiter, Terms};
 use crate::machine::{
     Cause, Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, recall, renew, settle,
@@ -203,7 +204,13 @@ impl Unsettled {
     pub async fn persist(mut self) -> Settled {
         let shared = Arc::clone(self.permit.arbiter.shared());
         let Permit { id, record, terms, .. } = &self.permit;
-        let Some(mut place) = shared.outcomes.wait(*id, record.clone(), self.ending, Arc::clone(&terms.policy)) else {
+        let outcome = WaitingOutcome {
+            held: record.clone(),
+            ending: self.ending,
+            policy: Arc::clone(&terms.policy),
+            journalled: self.permit.arbiter.is_journalled(),
+        };
+        let Some(mut place) = shared.outcomes.wait(*id, outcome) else {
             return self.permit.give_up("too many outcomes wait for the store");
         };
         let written = tokio::select! {

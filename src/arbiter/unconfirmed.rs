@@ -223,7 +223,7 @@ mod tests {
         let settings =
             crate::arbiter::Settings { replay_cache: 0, waiters: 1, dispatched: 0, outcomes_waiting: 0, alone: true };
         let filter = Filter::new(filter, clock.clone()).unwrap();
-        let shared = Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone());
+        let shared = Shared::new(settings, filter, None, Arc::new(Metrics::new().unwrap()), clock.clone());
         Arbiter::new(Arc::new(OneForeign(MemoryStore::new(clock))), Arc::new(shared))
     }
 

@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod embedded;
 pub mod filter;
+pub mod journal;
 pub mod memory;
 mod open;
 pub mod redis;

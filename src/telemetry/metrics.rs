@@ -37,6 +37,8 @@ pub struct Metrics {
     store_amnesia: IntCounter,
     dispatched_dropped: IntCounter,
     outcomes_waiting: IntGauge,
+    journalled: IntGauge,
+    filter_complete: IntGauge,
     outcomes_given_up: IntCounter,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
@@ -135,6 +137,14 @@ impl Metrics {
                 &registry,
                 IntGauge::new("outcomes_waiting", "Outcomes that wait in memory for a store that is away."),
             )?,
+            journalled: register(
+                &registry,
+                IntGauge::new("journalled", "Operations that began while the store was away, not handed over yet."),
+            )?,
+            filter_complete: register(
+                &registry,
+                IntGauge::new("filter_complete", "1 while every record that lives is surely in the filter."),
+            )?,
             outcomes_given_up: register(
                 &registry,
                 IntCounter::new("outcomes_given_up_total", "Outcomes that the store did not take in time: in doubt."),
@@ -230,6 +240,16 @@ impl Metrics {
     /// An outcome begins to wait for its store (1), or waits no longer (-1).
     pub fn outcomes_wait(&self, change: i64) {
         self.outcomes_waiting.add(change);
+    }
+
+    /// How many operations the journal speaks of.
+    pub fn journal_holds(&self, count: usize) {
+        self.journalled.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Whether every record that lives is surely in the filter.
+    pub fn filter_completed(&self, complete: bool) {
+        self.filter_complete.set(i64::from(complete));
     }
 
     /// An outcome that the store did not take was given up.
