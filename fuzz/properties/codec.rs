@@ -3,9 +3,10 @@
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use oncegate::machine::{
-    Answer, AttemptId, Cause, Fence, NamespaceTag, Print, Prints, Probe, Record, Recorded, State, Time, Witness,
+    Answer, AttemptId, Cause, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record, Recorded, State, Time,
+    Witness,
 };
-use oncegate::store::codec::{CodecError, FENCE_PREFIX_LEN, decode, encode, fence_prefix};
+use oncegate::store::codec::{Codec, CodecError, FENCE_PREFIX_LEN, Key, Keyring, SECRET_LEN, fence_prefix};
 
 use super::dice::Dice;
 
@@ -13,8 +14,21 @@ use super::dice::Dice;
 pub fn check(data: &[u8]) {
     read_only_what_was_written(data);
     if let Ok(record) = record(&mut Unstructured::new(data)) {
-        round_trip(&record, &mut Dice::of(data));
+        let mut dice = Dice::of(data);
+        round_trip(&record, &mut dice);
+        sealed(&record, &mut dice);
     }
+}
+
+/// The operation that all records here belong to.
+const ID: OperationId = OperationId([0x1D; 32]);
+
+fn encode(record: &Record) -> Vec<u8> {
+    Codec::default().encode(&ID, record).expect("nothing is sealed")
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<Record, CodecError> {
+    Codec::default().decode(&ID, bytes)
 }
 
 /// Bytes are refused, or are what their record is written as.
@@ -59,6 +73,30 @@ fn round_trip(record: &Record, dice: &mut Dice) {
         read_only_what_was_written(&bytes);
         bytes[at] ^= bit;
     }
+}
+
+/// What is sealed opens as it was, for its operation alone, and with no bit changed.
+fn sealed(record: &Record, dice: &mut Dice) {
+    let key = Key::new("k1", &[dice.next().to_le_bytes()[0]; SECRET_LEN]).expect("a key");
+    let codec = Codec::new(Keyring::new(vec![key]));
+    let mut bytes = codec.encode(&ID, record).expect("it is sealed");
+    assert_eq!(bytes[..FENCE_PREFIX_LEN], fence_prefix(&record.fence));
+    assert_eq!(codec.decode(&ID, &bytes).as_ref(), Ok(record));
+    if bytes == encode(record) {
+        // There is nothing secret in it.
+        return;
+    }
+    assert_eq!(decode(&bytes), Err(CodecError::UnknownKey("k1".to_owned())));
+    assert!(codec.decode(&OperationId([0x2E; 32]), &bytes).is_err());
+    for end in [bytes.len(), bytes.len().min(120)] {
+        let at = dice.below(end);
+        let bit = 1 << dice.below(8);
+        bytes[at] ^= bit;
+        assert!(codec.decode(&ID, &bytes).is_err(), "bit {bit} of byte {at} is not sealed");
+        bytes[at] ^= bit;
+    }
+    let cut = dice.below(bytes.len());
+    assert!(codec.decode(&ID, &bytes[..cut]).is_err(), "cut to {cut} of {}", bytes.len());
 }
 
 fn record(from: &mut Unstructured<'_>) -> Result<Record> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -118,6 +118,8 @@ impl Admin {
             .route("/livez", get(|| async { "ok\n" }))
             .route("/readyz", get(readyz))
             .merge(api)
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
             .with_state(admin)
     }
 }
@@ -125,7 +127,7 @@ impl Admin {
 /// Answers one request of the operators' listener, whose body may take this long.
 pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
     if let Some(fault) = request.extensions().get::<Fault>() {
-        return (fault.kind.status(), format!("{fault}\n")).into_response();
+        return problem(fault.kind.status(), "bad-request", &fault.to_string());
     }
     let request = request.map(|mut body| {
         body.within(body_timeout);
@@ -162,7 +164,7 @@ async fn authorize(State(admin): State<Arc<Admin>>, request: Request<Body>, next
     }
     let mut refusal =
         problem(StatusCode::UNAUTHORIZED, "unauthorized", "This needs `Authorization: Bearer` with the admin token.");
-    refusal.headers_mut().insert(WWW_AUTHENTICATE, axum::http::HeaderValue::from_static("Bearer"));
+    refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refusal
 }
 
@@ -171,15 +173,32 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A refusal in the form of RFC 9457.
+async fn not_found() -> Response {
+    problem(StatusCode::NOT_FOUND, "not-found", "There is nothing of this name here.")
+}
+
+async fn method_not_allowed() -> Response {
+    problem(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "`Allow` lists the methods that this path takes.")
+}
+
+/// A refusal in the form of RFC 9457. What is short or slow may be there the next time: the same call is worth repeating.
 fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
-    let title = status.canonical_reason().unwrap_or("Refused");
-    let body = serde_json::json!({
+    let passes = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::REQUEST_TIMEOUT].contains(&status);
+    let again = passes && code != "record-unreadable";
+    let mut body = serde_json::json!({
         "type": format!("urn:oncegate:problem:{code}"),
-        "title": title,
+        "title": status.canonical_reason().unwrap_or("Refused"),
         "status": status.as_u16(),
         "detail": detail,
         "code": code,
+        "retry": if again { "same-key" } else { "stop" },
     });
-    (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+    if again {
+        body["retry_after"] = 1.into();
+    }
+    let mut refusal = (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response();
+    if again {
+        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    refusal
 }

@@ -22,6 +22,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         connections: old.admin.connections,
         ..new.admin.clone()
     };
+    let store = store::Settings { encryption: old.store.encryption.clone(), ..new.store.clone() };
     let filter = store::filter::Settings { lifetime: old.filter.lifetime, ..new.filter };
     let (workers, shared) = (server.workers != old.server.workers, server.listen_shared != old.server.listen_shared);
     let elsewhere = server::Settings { workers: old.server.workers, listen_shared: old.server.listen_shared, ..server };
@@ -31,7 +32,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("workers", workers),
         ("admin.listen", admin != old.admin),
         ("admin.connections", new.admin.connections != old.admin.connections),
-        ("store", new.store != old.store),
+        ("store", store != old.store),
         ("filter", filter != old.filter),
         ("replay_cache", new.arbiter.replay_cache != old.arbiter.replay_cache),
         ("log.format", new.log.format != old.log.format),

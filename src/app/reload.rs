@@ -94,6 +94,7 @@ impl Source {
         let changes = summary(&state.settings, &new);
         parts.arbiter.limit(new.arbiter);
         parts.arbiter.filter.remember_for(new.filter.lifetime);
+        parts.store.exchange_keys(new.store.encryption.clone());
         parts.live.exchange(state.succeeded_by(new, front));
         state.retire(&parts.live.now());
         parts.reload_certificates();

@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{At, Field, values};
 use super::values::Text;
-use super::{front, limits, routes, upstreams};
+use super::{encryption, front, limits, routes, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -126,6 +126,7 @@ fn admin(section: &Admin, report: &mut Report) -> Option<admin::Settings> {
 fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
     let kind = *section.kind.value()?;
     foreign_fields(section, kind, report);
+    let encryption = encryption::compile(&section.encryption, report);
     let kind = match kind {
         StoreKind::Memory => {
             if let Some(at) = section.kind.at() {
@@ -139,7 +140,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         }
         StoreKind::Redis => store::Kind::Redis(redis(section, report)?),
     };
-    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0 })
+    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0, encryption: encryption? })
 }
 
 /// Fields that only another kind of store has.
@@ -151,6 +152,9 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
     };
     if kind != StoreKind::Embedded {
         refuse(section.path.at().map(|at| &at.place), "embedded");
+    }
+    if kind == StoreKind::Memory {
+        refuse(section.encryption.at().map(|at| &at.place), "embedded` or `redis");
     }
     if kind != StoreKind::Redis {
         refuse(section.url.at().map(|at| &at.place), "redis");

@@ -2,6 +2,7 @@
 //! across fields.
 
 use super::define::{choice, section};
+use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
 use super::reader::Field;
@@ -102,6 +103,8 @@ section! {
         allow_eviction: bool = Optional,
         /// How long a single call may take.
         command_timeout: Span<10, MINUTE> = Default("500ms"),
+        /// Encryption of stored answers; absent: they are stored in the clear.
+        encryption: Encryption = Optional,
     }
     later { "sentinel", "cluster", "wait_replicas", "tls", "ledger", "servers" }
 }

@@ -2,6 +2,7 @@
 
 mod compile;
 mod define;
+mod encryption;
 mod file;
 mod finding;
 mod front;

@@ -135,6 +135,18 @@ fn store(page: &mut Page, settings: &store::Settings) {
         }
     }
     page.put("command_timeout", span_text(settings.command_timeout));
+    if settings.encryption.ids().next().is_some() {
+        page.section("encryption", |page| {
+            page.section("keys", |page| {
+                for id in settings.encryption.ids() {
+                    page.item(|page| {
+                        page.put("id", quoted(id));
+                        page.put("secret", quoted(MASK));
+                    });
+                }
+            });
+        });
+    }
 }
 
 /// The URL with its password masked, and anything that may be one.

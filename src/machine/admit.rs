@@ -35,7 +35,10 @@ pub enum Duplicate {
         since: Time,
     },
     /// The outcome of an earlier attempt is not known.
-    InDoubt,
+    InDoubt {
+        /// When that began.
+        since: Time,
+    },
     /// The outcome is known, and this caller may see it.
     Completed(Record),
     /// The outcome is known, but this request does not show the first one's credentials.
@@ -66,7 +69,9 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
     }
     match (&found.state, policy.in_doubt) {
         (State::InFlight { since, .. }, _) => Admission::Duplicate(Duplicate::InFlight { since: *since }),
-        (State::InDoubt { .. }, InDoubt::Hold | InDoubt::Probe { .. }) => Admission::Duplicate(Duplicate::InDoubt),
+        (State::InDoubt { since, .. }, InDoubt::Hold | InDoubt::Probe { .. }) => {
+            Admission::Duplicate(Duplicate::InDoubt { since: *since })
+        }
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),

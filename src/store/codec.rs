@@ -3,17 +3,30 @@
 //!
 //! Layout: format version (1), attempt id (16), record version (4, big endian); then fingerprint version (1),
 //! kind (1), attempt number, namespace (4), settings (4), raw print (16), canonical print (16), credentials (16, if the
-//! kind says so), expiry, probe (if the kind says so); then what the kind asks for. Numbers without a size are LEB128 varints; times other
-//! than the expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
+//! kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
+//! expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
+//!
+//! What the kind asks for comes in two parts: the clear one, which stores and operators may see, then the secret one:
+//! what the upstream said, and the probe. If the kind says so, the secret part is sealed: a mark (2), the key's id, nonce
+//! (12), ciphertext, tag (16).
+//! A seal holds for its operation and for everything clear in front of it, the key's id included: no secret part opens
+//! under another operation, attempt, version, state, status, expiry, or for other digests.
 
 mod reader;
+mod seal;
+mod secret;
 mod writer;
 
+pub use seal::{BadKey, KEY_ID_LEN, Key, Keyring, SECRET_LEN, SealError};
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::machine::{
-    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, Print, Prints, Probe, Record, Recorded, State,
-    Time, Witness,
+    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record,
+    Recorded, State, Time, Witness,
 };
 use reader::Reader;
 use writer::Writer;
@@ -27,6 +40,13 @@ const FORMAT_VERSION: u8 = 1;
 const WITH_CREDENTIALS: u8 = 0x80;
 /// Set in the kind byte when the record holds a probe.
 const WITH_PROBE: u8 = 0x40;
+
+/// Set in the kind byte when the secret part is sealed.
+const SEALED: u8 = 0x20;
+
+/// What a sealed part begins with. A clear one begins with a number, and no number is spelt so: whatever becomes of the
+/// flag, a sealed part is never taken for a clear one.
+const SEAL_MARK: [u8; 2] = [0x80, 0x00];
 
 /// What the kind byte says, without the flags.
 mod kind {
@@ -108,6 +128,18 @@ pub enum CodecError {
     /// The bytes are not those that were written: the medium has changed them.
     #[error("the stored bytes are damaged")]
     Damaged,
+    /// The record is sealed under a key that this gateway does not have.
+    #[error("the record is sealed under the key `{0}`, which is not in `store.encryption.keys`")]
+    UnknownKey(String),
+    /// The seal does not hold: the key's secret is another one, or the record was changed or moved.
+    #[error("the record's seal does not hold under the key `{0}`: another secret, or the record was changed")]
+    BrokenSeal(String),
+}
+
+/// Turns records into bytes and back; with keys, it seals what upstreams said. Clones share their keys.
+#[derive(Debug, Clone, Default)]
+pub struct Codec {
+    keys: Arc<ArcSwap<Keyring>>,
 }
 
 /// What the encoding of every record with this fence begins with, and of no other record.
@@ -118,14 +150,72 @@ pub fn fence_prefix(fence: &Fence) -> [u8; FENCE_PREFIX_LEN] {
     prefix
 }
 
-/// The bytes of a record.
-pub fn encode(record: &Record) -> Vec<u8> {
-    let mut out = Writer::new(body_hint(record));
+impl Codec {
+    /// A codec with these keys.
+    pub fn new(keys: Keyring) -> Self {
+        Self { keys: Arc::new(ArcSwap::from_pointee(keys)) }
+    }
+
+    /// Has this codec and its clones use other keys from now on.
+    pub fn exchange(&self, keys: Keyring) {
+        self.keys.store(Arc::new(keys));
+    }
+
+    /// The bytes of an operation's record.
+    ///
+    /// # Errors
+    /// When it cannot be sealed.
+    pub fn encode(&self, id: &OperationId, record: &Record) -> Result<Vec<u8>, SealError> {
+        let keys = self.keys.load();
+        let key = keys.sealing().filter(|_| secret::is_in(record));
+        let mut out = Writer::new(128 + secret::hint(record));
+        encode_clear(&mut out, record, if key.is_some() { SEALED } else { 0 });
+        if let Some(key) = key {
+            out.bytes(&SEAL_MARK);
+            out.text(key.id().as_bytes());
+            let mut part = Writer::new(secret::hint(record));
+            secret::encode(&mut part, record);
+            let sealed = key.seal(&bound(id, out.so_far()), part.finish())?;
+            out.bytes(&sealed);
+        } else {
+            secret::encode(&mut out, record);
+        }
+        Ok(out.finish())
+    }
+
+    /// Reads the bytes of an operation's record.
+    ///
+    /// # Errors
+    /// When the bytes are not exactly one record of a format and fingerprint version that this version knows, or are sealed
+    /// under a key that is not there, or for another record.
+    pub fn decode(&self, id: &OperationId, bytes: &[u8]) -> Result<Record, CodecError> {
+        let mut from = Reader::new(Bytes::copy_from_slice(bytes));
+        let (mut record, sealed) = decode_clear(&mut from)?;
+        if sealed {
+            if from.array("seal")? != SEAL_MARK {
+                return Err(CodecError::OutOfRange("seal"));
+            }
+            let key = from.text("key id")?;
+            let (clear, seal) = bytes.split_at(bytes.len() - from.left());
+            from = Reader::new(self.keys.load().open(&key, &bound(id, clear), seal)?);
+        }
+        secret::decode(&mut from, &mut record)?;
+        from.end()?;
+        Ok(record)
+    }
+}
+
+/// What a seal holds for besides the secret part.
+fn bound(id: &OperationId, clear: &[u8]) -> Vec<u8> {
+    [&id.0, clear].concat()
+}
+
+fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     out.bytes(&fence_prefix(&record.fence));
     out.byte(FINGERPRINT_VERSION);
     let credentials = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
     let probe = if record.probe.is_some() { WITH_PROBE } else { 0 };
-    out.byte(kind_of(&record.state) | credentials | probe);
+    out.byte(kind_of(&record.state) | credentials | probe | sealed);
     out.varint(record.number.into());
     out.bytes(&record.namespace.0.to_be_bytes());
     out.bytes(&record.prints.settings.to_be_bytes());
@@ -135,19 +225,11 @@ pub fn encode(record: &Record) -> Vec<u8> {
         out.bytes(&credentials.0);
     }
     out.varint(record.expires.0);
-    if let Some(probe) = &record.probe {
-        out.text(&encode_probe(probe));
-    }
-    encode_state(&mut out, &record.state, record.expires);
-    out.finish()
+    encode_state(out, &record.state, record.expires);
 }
 
-/// Reads the bytes of a record.
-///
-/// # Errors
-/// When the bytes are not exactly one record of a format and fingerprint version that this version knows.
-pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
-    let mut from = Reader::new(bytes);
+/// A record whose secret part is still to be read, and whether that is sealed.
+fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
     let format = from.byte("format version")?;
     if format != FORMAT_VERSION {
         return Err(CodecError::UnknownFormat(format));
@@ -165,36 +247,9 @@ pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
         Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
     let expires = Time(from.varint("expiry")?);
-    let probe = if kind & WITH_PROBE == 0 { None } else { Some(Box::new(decode_probe(&from.text("probe")?)?)) };
-    let state = decode_state(&mut from, kind & !(WITH_CREDENTIALS | WITH_PROBE), expires)?;
-    from.end()?;
-    Ok(Record { fence, number, state, prints, credentials, namespace, expires, probe })
-}
-
-/// Roughly how long the encoding becomes, so that it is written without growing.
-fn body_hint(record: &Record) -> usize {
-    match &record.state {
-        State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
-            let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-            128 + headers + recorded.body.len()
-        }
-        _ => 128,
-    }
-}
-
-/// A probe is one part of the record, with a length of its own.
-fn encode_probe(probe: &Probe) -> Vec<u8> {
-    let mut out = Writer::new(128);
-    out.text(&probe.target);
-    encode_headers(&mut out, &probe.headers);
-    out.finish()
-}
-
-fn decode_probe(bytes: &[u8]) -> Result<Probe, CodecError> {
-    let mut from = Reader::new(bytes);
-    let probe = Probe { target: from.text("probe's target")?, headers: decode_headers(&mut from)? };
-    from.end()?;
-    Ok(probe)
+    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED), expires)?;
+    let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
+    Ok((Record { fence, number, state, prints, credentials, namespace, expires, probe }, kind & SEALED != 0))
 }
 
 fn kind_of(state: &State) -> u8 {
@@ -222,7 +277,12 @@ fn encode_state(out: &mut Writer, state: &State, expires: Time) {
         }
         State::Completed { at, answer } => {
             out.distance(*at, expires);
-            encode_answer(out, answer);
+            match answer {
+                Answer::Recorded(Recorded { status, .. })
+                | Answer::Told { answer: Recorded { status, .. }, .. }
+                | Answer::TooLarge { status, .. } => out.bytes(&status.to_be_bytes()),
+                Answer::Unseen => {}
+            }
         }
     }
 }
@@ -242,32 +302,7 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
     }
 }
 
-fn encode_answer(out: &mut Writer, answer: &Answer) {
-    match answer {
-        Answer::Recorded(Recorded { status, headers, body })
-        | Answer::Told { answer: Recorded { status, headers, body }, .. } => {
-            out.bytes(&status.to_be_bytes());
-            encode_headers(out, headers);
-            out.text(body);
-        }
-        Answer::TooLarge { status, location } => {
-            out.bytes(&status.to_be_bytes());
-            if let Some(location) = location {
-                out.text(location);
-            }
-        }
-        Answer::Unseen => {}
-    }
-}
-
-fn encode_headers(out: &mut Writer, headers: &[(Bytes, Bytes)]) {
-    out.length(headers.len());
-    for (name, value) in headers {
-        out.name(name);
-        out.text(value);
-    }
-}
-
+/// The clear part of a state. Its answer is bare: without what is secret.
 fn decode_state(from: &mut Reader, kind: u8, expires: Time) -> Result<State, CodecError> {
     let begin = from.distance("time", expires)?;
     let answer = match kind {
@@ -275,21 +310,19 @@ fn decode_state(from: &mut Reader, kind: u8, expires: Time) -> Result<State, Cod
             return Ok(State::InFlight { since: begin, lease: from.distance("lease", expires)? });
         }
         kind::IN_DOUBT => return Ok(State::InDoubt { since: begin, cause: decode_cause(from)? }),
-        kind::RECORDED => Answer::Recorded(decode_recorded(from)?),
+        kind::RECORDED => Answer::Recorded(bare(from)?),
         kind::TOO_LARGE => Answer::TooLarge { status: from.u16("status")?, location: None },
-        kind::TOO_LARGE_WITH_LOCATION => {
-            Answer::TooLarge { status: from.u16("status")?, location: Some(from.text("location")?) }
-        }
+        kind::TOO_LARGE_WITH_LOCATION => Answer::TooLarge { status: from.u16("status")?, location: Some(Bytes::new()) },
         kind::UNSEEN => Answer::Unseen,
-        kind::TOLD_BY_PROBE => Answer::Told { by: Witness::Probe, answer: decode_recorded(from)? },
-        kind::TOLD_BY_OPERATOR => Answer::Told { by: Witness::Operator, answer: decode_recorded(from)? },
+        kind::TOLD_BY_PROBE => Answer::Told { by: Witness::Probe, answer: bare(from)? },
+        kind::TOLD_BY_OPERATOR => Answer::Told { by: Witness::Operator, answer: bare(from)? },
         tag => return Err(CodecError::UnknownTag { field: "kind", tag }),
     };
     Ok(State::Completed { at: begin, answer })
 }
 
-fn decode_recorded(from: &mut Reader) -> Result<Recorded, CodecError> {
-    Ok(Recorded { status: from.u16("status")?, headers: decode_headers(from)?, body: from.text("body")? })
+fn bare(from: &mut Reader) -> Result<Recorded, CodecError> {
+    Ok(Recorded { status: from.u16("status")?, headers: Vec::new(), body: Bytes::new() })
 }
 
 fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
@@ -303,16 +336,6 @@ fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
         cause::FORGOTTEN => Cause::Forgotten,
         tag => return Err(CodecError::UnknownTag { field: "cause", tag }),
     })
-}
-
-fn decode_headers(from: &mut Reader) -> Result<Vec<(Bytes, Bytes)>, CodecError> {
-    // A field takes two bytes at least: a count beyond that is a lie, and must not decide on an allocation.
-    let count = from.count("field count", 2)?;
-    let mut headers = Vec::with_capacity(count);
-    for _ in 0..count {
-        headers.push((from.name()?, from.text("field value")?));
-    }
-    Ok(headers)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::codec::{Codec, Keyring};
 use super::embedded::{self, EmbeddedStore};
 use super::memory::MemoryStore;
 use super::redis::{BadUrl, RedisStore};
@@ -23,7 +24,10 @@ pub enum OpenError {
 }
 
 /// An opened store. Memory and the embedded store are one for all workers; each worker has its own line to Redis.
-pub struct Opened(Lines);
+pub struct Opened {
+    lines: Lines,
+    codec: Codec,
+}
 
 enum Lines {
     Memory(Arc<MemoryStore>),
@@ -37,18 +41,25 @@ enum Lines {
 /// # Errors
 /// When it cannot be used at all. A Redis that does not answer yet is none: guarded routes work once it does.
 pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
-    let timeout = settings.command_timeout;
-    Ok(Opened(match &settings.kind {
-        Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock.clone()))),
-        Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock.clone())?)),
-        Kind::Redis(redis) => Lines::Redis(Box::new(RedisStore::new(redis, timeout, clock.clone())?)),
-    }))
+    let (timeout, clock) = (settings.command_timeout, clock.clone());
+    let codec = Codec::new(settings.encryption.clone());
+    let lines = match &settings.kind {
+        Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock))),
+        Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock, codec.clone())?)),
+        Kind::Redis(redis) => Lines::Redis(Box::new(RedisStore::new(redis, timeout, clock)?.with_codec(codec.clone()))),
+    };
+    Ok(Opened { lines, codec })
 }
 
 impl Opened {
+    /// Has the store seal and open with other keys from now on.
+    pub fn exchange_keys(&self, keys: Keyring) {
+        self.codec.exchange(keys);
+    }
+
     /// A worker's way to the store.
     pub fn for_worker(&self) -> Arc<dyn Store> {
-        match &self.0 {
+        match &self.lines {
             Lines::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
             Lines::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
             Lines::Redis(line) => Arc::new(line.sibling()),
@@ -58,7 +69,7 @@ impl Opened {
     /// Why the store must not be used, if it says so already. One that does not answer yet is refused by its workers'
     /// lines later, call by call.
     pub async fn refusal(&self) -> Option<String> {
-        let Lines::Redis(line) = &self.0 else { return None };
+        let Lines::Redis(line) = &self.lines else { return None };
         match line.sibling().check().await {
             Ok(report) => report.refusal,
             Err(error) => {
@@ -74,7 +85,7 @@ impl Opened {
     /// # Errors
     /// When the store does not answer.
     pub async fn tend(&self) -> Result<bool, StoreError> {
-        match &self.0 {
+        match &self.lines {
             Lines::Memory(store) => {
                 store.reclaim(RECLAIMED);
                 Ok(false)

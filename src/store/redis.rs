@@ -15,7 +15,8 @@ use redis::{Cmd, Value, cmd};
 use self::faults::{read, unavailable};
 use self::link::Link;
 pub use self::server::Report;
-use super::{Cursor, Page, Reply, Store, StoreError, Written, codec};
+use super::codec::{self, Codec};
+use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, Time};
 
@@ -84,6 +85,7 @@ pub struct RedisStore {
     key_prefix: Vec<u8>,
     command_timeout: Duration,
     clock: Clock,
+    codec: Codec,
     write: Arc<redis::Script>,
     remove: Arc<redis::Script>,
 }
@@ -100,9 +102,16 @@ impl RedisStore {
             key_prefix: format!("{}:", settings.key_prefix).into_bytes(),
             command_timeout,
             clock,
+            codec: Codec::default(),
             write: Arc::new(redis::Script::new(WRITE)),
             remove: Arc::new(redis::Script::new(REMOVE)),
         })
+    }
+
+    /// This store with another way to make records into bytes.
+    #[must_use]
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Self { codec, ..self }
     }
 
     /// The same store over a connection of its own, for another runtime.
@@ -113,6 +122,7 @@ impl RedisStore {
             key_prefix: self.key_prefix.clone(),
             command_timeout: self.command_timeout,
             clock: self.clock.clone(),
+            codec: self.codec.clone(),
             write: Arc::clone(&self.write),
             remove: Arc::clone(&self.remove),
         }
@@ -146,8 +156,8 @@ impl RedisStore {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
     }
 
-    async fn load_key(&self, key: &[u8]) -> Result<Option<Record>, StoreError> {
-        read(self.link.send(cmd("GET").arg(key)).await?)
+    async fn load_record(&self, id: &OperationId) -> Result<Option<Record>, StoreError> {
+        read(&self.codec, id, self.link.send(cmd("GET").arg(self.key(id))).await?)
     }
 
     async fn reserve(&self, key: &[u8], value: &[u8], expires: Time) -> Result<Option<Vec<u8>>, StoreError> {
@@ -165,23 +175,30 @@ impl RedisStore {
         Ok(reply)
     }
 
-    async fn write_key(&self, key: &[u8], expect: Expect, record: &Record) -> Result<Written, StoreError> {
-        let value = codec::encode(record);
+    async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
+        let (key, value) = (self.key(id), self.codec.encode(id, record)?);
         match expect {
-            Expect::Absent => match self.reserve(key, &value, record.expires).await? {
+            Expect::Absent => match self.reserve(&key, &value, record.expires).await? {
                 None => Ok(Written::Done),
-                Some(found) => Ok(Written::Lost(Some(codec::decode(&found)?))),
+                Some(found) => Ok(Written::Lost(Some(self.codec.decode(id, &found)?))),
             },
             Expect::Fence(fence) => {
-                let call = Call { key, fence: codec::fence_prefix(&fence), value: Some((&value, record.expires)) };
-                written(self.fenced(&self.write, WRITE, call).await?)
+                let value = Some((&value[..], record.expires));
+                let call = Call { key: &key, fence: codec::fence_prefix(&fence), value };
+                self.written(id, self.fenced(&self.write, WRITE, call).await?)
             }
         }
     }
 
-    async fn remove_key(&self, key: &[u8], fence: Fence) -> Result<Written, StoreError> {
-        let call = Call { key, fence: codec::fence_prefix(&fence), value: None };
-        written(self.fenced(&self.remove, REMOVE, call).await?)
+    async fn remove_record(&self, id: &OperationId, fence: Fence) -> Result<Written, StoreError> {
+        let key = self.key(id);
+        let call = Call { key: &key, fence: codec::fence_prefix(&fence), value: None };
+        self.written(id, self.fenced(&self.remove, REMOVE, call).await?)
+    }
+
+    /// What a script says: 1 when it did its work, else what is there.
+    fn written(&self, id: &OperationId, reply: Value) -> Result<Written, StoreError> {
+        if reply == Value::Int(1) { Ok(Written::Done) } else { read(&self.codec, id, reply).map(Written::Lost) }
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {
@@ -190,7 +207,7 @@ impl RedisStore {
         let (next, keys): (u64, Vec<Vec<u8>>) = faults::parse(self.link.send(&scan).await?)?;
         let ids: Vec<_> = keys.iter().filter_map(|key| self.operation(key)).collect();
         // One GET each, pipelined, where MGET would hide what is not a string among what has gone meanwhile.
-        let found = join_all(ids.iter().map(|id| async { self.load_key(&self.key(id)).await })).await;
+        let found = join_all(ids.iter().map(|id| self.load_record(id))).await;
         let mut page = Page { records: vec![], unreadable: 0, next: (next != 0).then(|| Cursor::at(next)) };
         for (id, found) in ids.into_iter().zip(found) {
             match found {
@@ -223,15 +240,15 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
-        Box::pin(self.bounded(async move { self.load_key(&self.key(id)).await }))
+        Box::pin(self.bounded(self.load_record(id)))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        Box::pin(self.bounded(async move { self.write_key(&self.key(id), expect, record).await }))
+        Box::pin(self.bounded(self.write_record(id, expect, record)))
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        Box::pin(self.bounded(async move { self.remove_key(&self.key(id), fence).await }))
+        Box::pin(self.bounded(self.remove_record(id, fence)))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
@@ -278,11 +295,6 @@ impl Cursor {
             Err(_) => Err(unavailable("the listing was begun in another store")),
         }
     }
-}
-
-/// What a script says: 1 when it did its work, else what is there.
-fn written(reply: Value) -> Result<Written, StoreError> {
-    if reply == Value::Int(1) { Ok(Written::Done) } else { read(reply).map(Written::Lost) }
 }
 
 /// A time as Redis takes it: it refuses 0 and what does not fit a signed number.

@@ -1,7 +1,8 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
@@ -10,6 +11,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
+use super::usual::Usual;
 
 /// Upper bounds, in seconds, of the histogram of store calls.
 const STORE_BUCKETS: &[f64] = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
@@ -61,6 +63,7 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
+    usual: Arc<Usual>,
 }
 
 struct Families {
@@ -74,6 +77,8 @@ struct Families {
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
+    /// How long attempts take, by route. Looked into once for each configuration.
+    usual: Mutex<HashMap<String, Arc<Usual>>>,
 }
 
 impl Metrics {
@@ -310,6 +315,17 @@ impl RouteMetrics {
         self.outcomes[outcome as usize].inc();
     }
 
+    /// An attempt that was sent has ended after this long, whatever came of it.
+    pub fn attempt_took(&self, span: Duration) {
+        self.usual.took(span);
+    }
+
+    /// How long attempts take at most, unless something is unusual, as far as this process has seen; none before the
+    /// first has ended.
+    pub fn attempts_usually_take(&self) -> Option<Duration> {
+        self.usual.at_most()
+    }
+
     /// A request met a record of its operation.
     pub fn duplicate(&self) {
         self.duplicates.inc();
@@ -362,6 +378,7 @@ impl Families {
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
+            usual: Mutex::default(),
         })
     }
 
@@ -380,6 +397,9 @@ impl Families {
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
+            usual: Arc::clone(
+                self.usual.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
+            ),
         }
     }
 
@@ -393,6 +413,14 @@ impl Families {
 mod tests {
     use super::*;
     use crate::telemetry::{CheckResult, ServerState};
+
+    #[test]
+    fn what_is_usual_on_a_route_outlives_a_change_of_configuration() {
+        let metrics = Metrics::new().unwrap();
+        metrics.route("a").attempt_took(Duration::from_secs(1));
+        assert_eq!(metrics.route("a").attempts_usually_take(), Some(Duration::from_secs(2)));
+        assert_eq!(metrics.route("b").attempts_usually_take(), None);
+    }
 
     #[test]
     fn facts_appear_under_their_public_names() {

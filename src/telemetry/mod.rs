@@ -5,6 +5,7 @@ mod logs;
 mod metrics;
 mod register;
 mod upstreams;
+mod usual;
 
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};

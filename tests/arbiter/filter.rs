@@ -125,7 +125,7 @@ fn tell(duplicate: &Duplicate) -> String {
         Duplicate::Completed(record) => format!("replay {}", answer(record)),
         Duplicate::Stranger(record) => format!("stranger {}", answer(record)),
         Duplicate::InFlight { since } => format!("in flight since {since:?}"),
-        Duplicate::InDoubt => "in doubt".to_owned(),
+        Duplicate::InDoubt { .. } => "in doubt".to_owned(),
         Duplicate::Changed => "changed".to_owned(),
         Duplicate::Unsure => "unsure".to_owned(),
     }

@@ -47,9 +47,9 @@ async fn a_permit_that_is_dropped_leaves_a_doubt() {
     let ward = Ward::plain();
     drop(ward.permit(1).await);
     ward.settled().await;
-    let State::InDoubt { cause, .. } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
+    let State::InDoubt { cause, since } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
     assert_eq!(cause, Cause::Abandoned);
-    assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt);
+    assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt { since });
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ fn knows_the_words_of_the_reader() {
         ("File", format!("{LEAST}zzzzzzzzzzzz: 1\n")),
         ("Admin", format!("{LEAST}admin: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Store", format!("{LEAST}store: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Encryption", format!("{LEAST}store: {{ encryption: {{ zzzzzzzzzzzz: 1 }} }}\n")),
+        ("StoreKey", format!("{LEAST}store: {{ encryption: {{ keys: [ {{ zzzzzzzzzzzz: 1 }} ] }} }}\n")),
         ("Filter", format!("{LEAST}filter: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Limits", format!("{LEAST}limits: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Reload", format!("{LEAST}reload: {{ zzzzzzzzzzzz: 1 }}\n")),

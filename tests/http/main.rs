@@ -14,6 +14,7 @@ mod redis;
 mod upstream;
 
 mod admin;
+mod advice;
 mod answers;
 mod bounds;
 mod cors;

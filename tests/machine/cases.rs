@@ -61,7 +61,7 @@ fn an_own_claim_that_has_lapsed_gives_no_right_to_act() {
     begin(&mut system, 1);
     system.pass(LEASE);
     assert!(system.lapse());
-    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt { since: system.now }));
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_lease_lapses_at_its_end_and_no_sooner() {
     system.pass(LEASE - 1);
     assert!(matches!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InFlight { .. })));
     system.pass(1);
-    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(stored(&system).state, State::InDoubt { since: system.now, cause: Cause::LeaseLost });
     assert_eq!(lapse(stored(&system), system.policy.doubt_retention, system.now), None, "once is enough");
 }
@@ -381,7 +381,7 @@ fn a_lost_record_of_an_attempt_that_is_gone_is_a_doubt_that_its_late_answer_ends
     assert_eq!(doubt.state, State::InDoubt { since: system.now, cause: Cause::Forgotten });
     assert!(doubt.expires >= system.now.plus(system.policy.doubt_retention) && doubt.expires >= held.expires);
     system.stored = Some(doubt);
-    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(system.admit(CHANGED, 3), Told::Refused(Duplicate::Changed));
     let ending = kept(&system, 7);
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));

@@ -187,7 +187,7 @@ fn verdict(told: &Told) -> Verdict {
     match told {
         Told::Act(record) => Verdict::Act { number: record.number },
         Told::Refused(Duplicate::InFlight { .. }) => Verdict::InFlight,
-        Told::Refused(Duplicate::InDoubt) => Verdict::InDoubt,
+        Told::Refused(Duplicate::InDoubt { .. }) => Verdict::InDoubt,
         Told::Refused(Duplicate::Completed(record)) => Verdict::Completed { mark: completed_mark(record) },
         Told::Refused(Duplicate::Stranger(record)) => Verdict::Stranger { mark: completed_mark(record) },
         Told::Refused(Duplicate::Changed) => Verdict::Changed,

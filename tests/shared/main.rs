@@ -21,6 +21,7 @@ mod lost_replies;
 mod memory;
 mod outcomes;
 mod overload;
+mod sealed;
 mod store_faults;
 
 use std::time::Duration;

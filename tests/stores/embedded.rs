@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Record, Recorded};
+use oncegate::store::codec::Codec;
 use oncegate::store::embedded::{EmbeddedStore, OpenError};
 use oncegate::store::{Store, Written};
 use tempfile::TempDir;
@@ -25,7 +26,7 @@ const DIRECTORY: &str = "ONCEGATE_TEST_STORE";
 const FIRST: &str = "ONCEGATE_TEST_FIRST";
 
 fn open(directory: &Path) -> EmbeddedStore {
-    EmbeddedStore::open(directory, TIMEOUT, Clock::system()).unwrap()
+    EmbeddedStore::open(directory, TIMEOUT, Clock::system(), Codec::default()).unwrap()
 }
 
 fn fresh() -> Ready<Subject> {
@@ -97,7 +98,7 @@ async fn the_acknowledged_outlives_a_kill() {
             };
             acknowledged.push(number);
             if acknowledged.len() == enough {
-                let second = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system());
+                let second = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default());
                 assert!(matches!(second.err(), Some(OpenError::InUse(_))), "two processes share a file");
                 child.kill().unwrap();
             }
@@ -116,7 +117,7 @@ async fn the_acknowledged_outlives_a_kill() {
 fn a_second_opening_says_that_the_store_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path());
-    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system()).err().unwrap();
+    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
     assert!(matches!(error, OpenError::InUse(_)));
     assert!(error.to_string().contains("in use by another process"), "{error}");
     drop(first);
@@ -168,7 +169,7 @@ enum Seen {
 async fn never_lies(bytes: &[u8], what: &str) -> Seen {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("records.redb"), bytes).unwrap();
-    let store = match EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system()) {
+    let store = match EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()) {
         Ok(store) => store,
         Err(error) => {
             assert!(error.to_string().contains("cannot be opened: "), "{what}: {error}");

@@ -10,3 +10,4 @@ mod contract;
 mod embedded;
 mod memory;
 mod redis;
+mod sealed;

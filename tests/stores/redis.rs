@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Record, Time};
-use oncegate::store::codec::{CodecError, decode, encode};
+use oncegate::store::codec::{Codec, CodecError};
 use oncegate::store::redis::{RedisStore, Settings};
 use oncegate::store::{Cursor, Store, StoreError, Written};
 
@@ -32,10 +32,15 @@ fn settings(url: String) -> Settings {
     Settings { url, key_prefix: "og".to_owned(), allow_eviction: false }
 }
 
-fn fresh() -> Ready<Subject> {
+/// A store on a server that nobody else uses.
+pub fn store_of_its_own(timeout: Duration) -> (RedisStore, RedisServer) {
     let server = RedisServer::start();
+    (RedisStore::new(&settings(server.url()), timeout, Clock::system()).unwrap(), server)
+}
+
+fn fresh() -> Ready<Subject> {
     // The contract asks for correct answers, not quick ones.
-    let store = RedisStore::new(&settings(server.url()), Duration::from_secs(10), Clock::system()).unwrap();
+    let (store, server) = store_of_its_own(Duration::from_secs(10));
     ready(Subject::new(Arc::new(store), server))
 }
 
@@ -244,7 +249,7 @@ async fn foreign_values_are_unreadable() {
     let record = reserve(&store, 1).await;
     server.run::<()>(&[&b"RPUSH"[..], &key(2), b"a list"]);
     server.run::<()>(&[&b"SET"[..], &key(3), b"not a record"]);
-    let mut future = encode(&record);
+    let mut future = Codec::default().encode(&id(4), &record).unwrap();
     future[0] = 99;
     server.run::<()>(&[&b"SET"[..], &key(4), &future]);
     let faults = [(2, CodecError::Foreign), (3, CodecError::UnknownFormat(b'n')), (4, CodecError::UnknownFormat(99))];
@@ -328,7 +333,7 @@ async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
     proxy.swallow_replies();
     failure(store.write(&id(1), Expect::Absent, &record)).await;
     let stored: Vec<u8> = server.run(&[&b"GET"[..], &key(1)]);
-    assert_eq!(decode(&stored).as_ref(), Ok(&record), "it was carried out");
+    assert_eq!(Codec::default().decode(&id(1), &stored).as_ref(), Ok(&record), "it was carried out");
     proxy.pass_replies();
     let again = store.write(&id(1), Expect::Absent, &record).await.unwrap();
     assert_eq!(again, Written::Lost(Some(record)));

@@ -11,8 +11,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(bytes: &[u8]) -> Self {
-        Self { rest: Bytes::copy_from_slice(bytes) }
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// How many bytes are still to be read.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
     }
 
     pub(super) fn end(&self) -> Result<(), CodecError> {

@@ -14,6 +14,11 @@ impl Writer {
         self.0
     }
 
+    /// What has been written.
+    pub(super) fn so_far(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(super) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }

@@ -9,6 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 use redb::{Builder, Database, ReadableDatabase};
 
+use super::super::codec::Codec;
 use super::tables::{self, RECORDS, Snapshot, Tables};
 use crate::machine::Time;
 
@@ -29,6 +30,8 @@ pub(super) struct Disk {
     open: RwLock<Option<Open>>,
     file: PathBuf,
     reopen: Reopen,
+    /// How records become bytes.
+    pub(super) codec: Codec,
 }
 
 struct Open {
@@ -91,8 +94,8 @@ pub(super) fn opener(directory: &Path) -> Reopen {
 
 impl Disk {
     /// Opens the database of a directory. Also answers the stored high-water mark; none if the layout is a stranger's.
-    pub(super) fn open(directory: &Path, reopen: Reopen) -> Result<(Self, Option<Time>), redb::Error> {
-        let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen };
+    pub(super) fn open(directory: &Path, reopen: Reopen, codec: Codec) -> Result<(Self, Option<Time>), redb::Error> {
+        let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen, codec };
         disk.ensure_open()?;
         let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
         Ok((disk, mark))
@@ -100,7 +103,8 @@ impl Disk {
 
     /// The records as the last commit left them. Reads from it fail once the database has been closed.
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
-        self.with(|database| Ok(Snapshot(database.begin_read()?.open_table(RECORDS)?)))
+        let records = self.with(|database| Ok(database.begin_read()?.open_table(RECORDS)?))?;
+        Ok(Snapshot { records, codec: self.codec.clone() })
     }
 
     /// Runs `steps` in one write transaction, and commits durably if they say that they changed anything.

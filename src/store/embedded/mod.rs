@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
 use disk::{Disk, Reopen};
 use high_water::HighWater;
-use tables::{Change, Sealed, Snapshot};
+use tables::{Change, Snapshot, Stored};
 use writer::{Request, Writer};
 
 /// Commands that may wait for the writer; more wait in their callers, within their time.
@@ -67,17 +68,23 @@ pub enum OpenError {
 
 impl EmbeddedStore {
     /// Opens the store in the directory `path`, which is made if it is missing. Calls end within `command_timeout`.
-    /// `clock` is calibrated with the store's time.
+    /// `clock` is calibrated with the store's time; `codec` makes records into bytes.
     ///
     /// # Errors
     /// When another process has it open, it is of another version, or it cannot be read.
-    pub fn open(path: &Path, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
         disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))?;
-        Self::start(path, disk::opener(path), command_timeout, clock)
+        Self::start(path, disk::opener(path), command_timeout, clock, codec)
     }
 
-    fn start(path: &Path, reopen: Reopen, command_timeout: Duration, clock: Clock) -> Result<Self, OpenError> {
-        let (disk, mark) = Disk::open(path, reopen).map_err(|error| OpenError::new(path, error))?;
+    fn start(
+        path: &Path,
+        reopen: Reopen,
+        command_timeout: Duration,
+        clock: Clock,
+        codec: Codec,
+    ) -> Result<Self, OpenError> {
+        let (disk, mark) = Disk::open(path, reopen, codec).map_err(|error| OpenError::new(path, error))?;
         let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
         let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark, Clock::wall())));
         let (requests, queue) = mpsc::channel(QUEUE);
@@ -101,7 +108,8 @@ impl EmbeddedStore {
     }
 
     async fn change(&self, id: &OperationId, expect: Expect, put: Option<&Record>) -> Result<Written, StoreError> {
-        let change = Change { id: *id, expect, put: put.map(|record| Sealed::new(id, record)) };
+        let put = put.map(|record| Stored::new(&self.disk.codec, id, record)).transpose()?;
+        let change = Change { id: *id, expect, put };
         self.ask(|reply| Request::Change(change, reply)).await
     }
 

@@ -5,13 +5,13 @@ use std::ops::Bound;
 use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
 use sha2::{Digest, Sha256};
 
-use super::super::codec::{self, CodecError};
+use super::super::codec::{self, Codec, CodecError, SealError};
 use super::super::{Cursor, Page, Written};
 use crate::machine::{Expect, OperationId, Record, Time};
 
 type Id = &'static [u8; 32];
 
-/// Sealed records by operation.
+/// Records by operation, as [`Stored`] makes them.
 pub(super) const RECORDS: TableDefinition<Id, &[u8]> = TableDefinition::new("records");
 
 /// One entry a record: when it expires. Always in step with [`RECORDS`].
@@ -32,7 +32,7 @@ const LAYOUT_VERSION: u64 = 1;
 const PAGE_BYTES: usize = 4 << 20;
 
 /// Expiry and checksum, in front of a record's bytes.
-const SEAL_LEN: usize = 16;
+const FRONT_LEN: usize = 16;
 
 /// The outcome of one change. A record that cannot be read spoils its own change, not its neighbours'.
 pub(super) type Answer = Result<Written, CodecError>;
@@ -43,22 +43,22 @@ pub(super) struct Change {
     pub(super) id: OperationId,
     pub(super) expect: Expect,
     /// What to store; none: remove what is there.
-    pub(super) put: Option<Sealed>,
+    pub(super) put: Option<Stored>,
 }
 
 /// A record as it is stored: its expiry and a checksum in front, since the database trusts its pages unseen.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct Stored {
     expires: Time,
     bytes: Vec<u8>,
 }
 
-impl Sealed {
-    pub(super) fn new(id: &OperationId, record: &Record) -> Self {
-        let body = codec::encode(record);
+impl Stored {
+    pub(super) fn new(codec: &Codec, id: &OperationId, record: &Record) -> Result<Self, SealError> {
+        let body = codec.encode(id, record)?;
         let expires = record.expires.0.to_be_bytes();
         let bytes = [&expires[..], &checksum(id, expires, &body), &body].concat();
-        Self { expires: record.expires, bytes }
+        Ok(Self { expires: record.expires, bytes })
     }
 }
 
@@ -69,9 +69,9 @@ fn checksum(id: &OperationId, expires: [u8; 8], body: &[u8]) -> [u8; 8] {
 }
 
 /// Takes a stored value apart: when it expires, and the record's bytes.
-fn unseal<'a>(id: &OperationId, stored: &'a [u8]) -> Result<(Time, &'a [u8]), CodecError> {
-    let (seal, body) = stored.split_first_chunk::<SEAL_LEN>().ok_or(CodecError::Damaged)?;
-    let (expires, sum) = seal.split_first_chunk::<8>().ok_or(CodecError::Damaged)?;
+fn take_apart<'a>(id: &OperationId, stored: &'a [u8]) -> Result<(Time, &'a [u8]), CodecError> {
+    let (front, body) = stored.split_first_chunk::<FRONT_LEN>().ok_or(CodecError::Damaged)?;
+    let (expires, sum) = front.split_first_chunk::<8>().ok_or(CodecError::Damaged)?;
     if sum != checksum(id, *expires, body) {
         return Err(CodecError::Damaged);
     }
@@ -83,7 +83,7 @@ struct Found<'a>(Option<&'a [u8]>);
 
 impl<'a> Found<'a> {
     fn new(id: &OperationId, stored: Option<&'a [u8]>, now: Time) -> Result<Self, CodecError> {
-        let live = stored.map(|stored| unseal(id, stored)).transpose()?.filter(|(expires, _)| *expires > now);
+        let live = stored.map(|stored| take_apart(id, stored)).transpose()?.filter(|(expires, _)| *expires > now);
         Ok(Self(live.map(|(_, body)| body)))
     }
 
@@ -95,14 +95,15 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn record(&self) -> Result<Option<Record>, CodecError> {
-        self.0.map(codec::decode).transpose()
+    fn record(&self, codec: &Codec, id: &OperationId) -> Result<Option<Record>, CodecError> {
+        self.0.map(|body| codec.decode(id, body)).transpose()
     }
 }
 
 /// The answer to a change whose condition does not hold in `records`; none when it does.
 fn refusal(
     records: &impl ReadableTable<Id, &'static [u8]>,
+    codec: &Codec,
     change: &Change,
     now: Time,
 ) -> Result<Option<Answer>, redb::StorageError> {
@@ -111,7 +112,7 @@ fn refusal(
         Ok(found) => found,
         Err(damage) => return Ok(Some(Err(damage))),
     };
-    Ok((!found.meets(change.expect)).then(|| found.record().map(Written::Lost)))
+    Ok((!found.meets(change.expect)).then(|| found.record(codec, &change.id).map(Written::Lost)))
 }
 
 /// The high-water mark of the store's time, if the database has the layout that this version knows.
@@ -123,7 +124,10 @@ pub(super) fn high_water(transaction: &ReadTransaction) -> Result<Option<Time>, 
 }
 
 /// The records of a read transaction.
-pub(super) struct Snapshot(pub(super) ReadOnlyTable<Id, &'static [u8]>);
+pub(super) struct Snapshot {
+    pub(super) records: ReadOnlyTable<Id, &'static [u8]>,
+    pub(super) codec: Codec,
+}
 
 impl Snapshot {
     pub(super) fn load(
@@ -131,13 +135,13 @@ impl Snapshot {
         id: &OperationId,
         now: Time,
     ) -> Result<Result<Option<Record>, CodecError>, redb::StorageError> {
-        let stored = self.0.get(&id.0)?;
-        Ok(Found::new(id, stored.as_ref().map(AccessGuard::value), now).and_then(|found| found.record()))
+        let stored = self.records.get(&id.0)?;
+        Ok(Found::new(id, stored.as_ref().map(AccessGuard::value), now).and_then(|found| found.record(&self.codec, id)))
     }
 
     /// The answer to a change that would lose; none when it may win and has to be carried out.
     pub(super) fn refusal(&self, change: &Change, now: Time) -> Result<Option<Answer>, redb::StorageError> {
-        refusal(&self.0, change, now)
+        refusal(&self.records, &self.codec, change, now)
     }
 
     /// A cursor that this store did not make starts from the beginning.
@@ -146,7 +150,7 @@ impl Snapshot {
         let after: Option<&[u8; 32]> = from.0.as_slice().try_into().ok();
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut bytes = 0;
-        for (seen, entry) in self.0.range::<&[u8; 32]>((lower, Bound::Unbounded))?.enumerate() {
+        for (seen, entry) in self.records.range::<&[u8; 32]>((lower, Bound::Unbounded))?.enumerate() {
             if seen == limit.max(1) || bytes >= PAGE_BYTES {
                 return Ok(page);
             }
@@ -154,7 +158,7 @@ impl Snapshot {
             let id = OperationId(*key.value());
             bytes += stored.value().len();
             page.next = Some(Cursor(id.0.to_vec()));
-            match Found::new(&id, Some(stored.value()), now).and_then(|found| found.record()) {
+            match Found::new(&id, Some(stored.value()), now).and_then(|found| found.record(&self.codec, &id)) {
                 Ok(Some(record)) => page.records.push((id, record)),
                 Ok(None) => {}
                 Err(_) => page.unreadable += 1,
@@ -193,14 +197,14 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Carries out a change if its condition holds.
-    pub(super) fn apply(&mut self, change: &Change, now: Time) -> Result<Answer, redb::StorageError> {
-        if let Some(answer) = refusal(&self.records, change, now)? {
+    pub(super) fn apply(&mut self, codec: &Codec, change: &Change, now: Time) -> Result<Answer, redb::StorageError> {
+        if let Some(answer) = refusal(&self.records, codec, change, now)? {
             return Ok(answer);
         }
         self.take(&change.id)?;
-        if let Some(sealed) = &change.put {
-            self.records.insert(&change.id.0, sealed.bytes.as_slice())?;
-            self.expiries.insert((sealed.expires.0, &change.id.0), ())?;
+        if let Some(stored) = &change.put {
+            self.records.insert(&change.id.0, stored.bytes.as_slice())?;
+            self.expiries.insert((stored.expires.0, &change.id.0), ())?;
         }
         Ok(Ok(Written::Done))
     }
@@ -225,7 +229,7 @@ impl<'txn> Tables<'txn> {
         Ok(due.len())
     }
 
-    /// Removes a record, if there is one, from both tables. Its seal has been checked.
+    /// Removes a record, if there is one, from both tables. Its checksum has been checked.
     fn take(&mut self, id: &OperationId) -> Result<(), redb::StorageError> {
         let Some(old) = self.records.remove(&id.0)? else { return Ok(()) };
         if let Some(expires) = old.value().first_chunk::<8>() {

@@ -37,7 +37,7 @@ async fn reserve(store: &EmbeddedStore, op: u8) -> Result<Written, StoreError> {
 }
 
 fn open(directory: &Path) -> EmbeddedStore {
-    EmbeddedStore::open(directory, TIMEOUT, Clock::system()).unwrap()
+    EmbeddedStore::open(directory, TIMEOUT, Clock::system(), Codec::default()).unwrap()
 }
 
 /// What a test can do to the disk, and see of it.
@@ -108,7 +108,7 @@ fn faulty(directory: &Path) -> (EmbeddedStore, Arc<Faults>) {
         let mut builder = disk::builder();
         Ok(builder.set_cache_size(0).create_with_backend(FaultyFile(FileBackend::new(file)?, Arc::clone(&seen)))?)
     });
-    (EmbeddedStore::start(directory, reopen, TIMEOUT, Clock::system()).unwrap(), faults)
+    (EmbeddedStore::start(directory, reopen, TIMEOUT, Clock::system(), Codec::default()).unwrap(), faults)
 }
 
 /// Makes `fault` happen, sees the store say so, mends it, and sees the store work again with all it had acknowledged.
@@ -221,7 +221,7 @@ async fn writes_at_once_share_a_sync() {
 
 /// Records and expiry entries in the file.
 fn kept(store: &EmbeddedStore) -> (u64, usize) {
-    let records = store.disk.snapshot().unwrap().0.len().unwrap();
+    let records = store.disk.snapshot().unwrap().records.len().unwrap();
     let due = store.disk.commit(|tables| Ok((tables.reclaim(Time(u64::MAX), usize::MAX)?, disk::Changed::No)));
     (records, due.unwrap())
 }
@@ -234,15 +234,15 @@ async fn reclaims_in_bounded_steps_and_nothing_that_lives() {
         reserve(&store, op).await.unwrap();
     }
     let soon = store.time().await.unwrap();
-    let sealed = |number: u32| {
+    let change = |number: u32| {
         let mut key = [0xEE; 32];
         key[..4].copy_from_slice(&number.to_be_bytes());
         let id = OperationId(key);
-        Change { id, expect: Expect::Absent, put: Some(Sealed::new(&id, &record(1, soon))) }
+        Change { id, expect: Expect::Absent, put: Some(Stored::new(&Codec::default(), &id, &record(1, soon)).unwrap()) }
     };
     let fill = |tables: &mut Tables<'_>| {
         for number in 0..450 {
-            tables.apply(&sealed(number), Time(0))?.unwrap();
+            tables.apply(&Codec::default(), &change(number), Time(0))?.unwrap();
         }
         Ok(((), disk::Changed::Yes))
     };
@@ -266,12 +266,12 @@ async fn time_goes_on_from_the_stored_mark() {
     let ahead = Clock::wall().plus(Duration::from_hours(1));
     drop(open(directory.path()));
     // What a run under a wall clock an hour ahead would have left.
-    let (disk, _) = Disk::open(directory.path(), disk::opener(directory.path())).unwrap();
+    let (disk, _) = Disk::open(directory.path(), disk::opener(directory.path()), Codec::default()).unwrap();
     disk.commit(|tables| Ok((tables.set_high_water(ahead)?, disk::Changed::Yes))).unwrap();
     disk.close();
     let clock = Clock::system();
     assert!(!clock.is_calibrated());
-    let store = EmbeddedStore::open(directory.path(), TIMEOUT, clock.clone()).unwrap();
+    let store = EmbeddedStore::open(directory.path(), TIMEOUT, clock.clone(), Codec::default()).unwrap();
     assert!(clock.is_calibrated() && clock.now() >= ahead);
     assert!(store.time().await.unwrap() >= ahead);
     // By the wall clock this record would live for an hour yet.
@@ -387,6 +387,6 @@ fn an_unknown_layout_is_refused() {
     };
     store.disk.with(mark).unwrap();
     drop(store);
-    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system()).err().unwrap();
+    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
     assert!(matches!(error, OpenError::UnknownLayout(_)), "{error}");
 }

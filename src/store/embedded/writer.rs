@@ -87,7 +87,7 @@ impl Writer {
             return Ok(());
         }
         let (answers, freed) = self.disk.commit(|tables| {
-            let apply = |(change, _): &(Change, _)| tables.apply(change, now);
+            let apply = |(change, _): &(Change, _)| tables.apply(&self.disk.codec, change, now);
             let answers = batch.changes.iter().map(apply).collect::<Result<Vec<Answer>, _>>()?;
             let done = answers.iter().filter(|answer| matches!(answer, Ok(Written::Done))).count();
             let limit = if batch.reclaims.is_empty() { done * RECLAIMED_PER_CHANGE } else { RECLAIM_LIMIT };

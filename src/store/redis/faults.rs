@@ -2,9 +2,9 @@
 
 use redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value};
 
-use crate::machine::Record;
+use crate::machine::{OperationId, Record};
 use crate::store::StoreError;
-use crate::store::codec::{CodecError, decode};
+use crate::store::codec::{Codec, CodecError};
 
 pub(super) fn unavailable(cause: impl Into<String>) -> StoreError {
     StoreError::Unavailable(cause.into())
@@ -42,9 +42,9 @@ pub(super) fn bytes(reply: Value) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// The record that was found, if one was.
-pub(super) fn read(reply: Value) -> Result<Option<Record>, StoreError> {
-    Ok(bytes(reply)?.map(|bytes| decode(&bytes)).transpose()?)
+/// The operation's record, if one was found.
+pub(super) fn read(codec: &Codec, id: &OperationId, reply: Value) -> Result<Option<Record>, StoreError> {
+    Ok(bytes(reply)?.map(|bytes| codec.decode(id, &bytes)).transpose()?)
 }
 
 /// Whether the server has forgotten the script.
