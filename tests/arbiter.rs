@@ -7,6 +7,8 @@ mod amnesia;
 mod claims;
 #[path = "arbiter/filter.rs"]
 mod filter;
+#[path = "arbiter/outage.rs"]
+mod outage;
 #[path = "arbiter/outcomes.rs"]
 mod outcomes;
 #[path = "arbiter/permits.rs"]

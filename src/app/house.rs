@@ -131,6 +131,11 @@ async fn make_up(parts: &Parts, arbiter: &Arbiter) {
         {
             tracing::debug!(%error, "outcomes still wait");
         }
+        if parts.arbiter.journal.as_ref().is_some_and(|journal| !journal.is_empty())
+            && let Err(error) = arbiter.hand_over().await
+        {
+            tracing::debug!(%error, "the journal still waits");
+        }
     }
 }
 
@@ -158,10 +163,13 @@ async fn certify(parts: &Parts) {
 async fn tend(parts: &Parts, arbiter: &Arbiter) {
     let shared = &parts.arbiter;
     loop {
-        if let Err(error) = arbiter.store().time().await {
-            tracing::debug!(%error, "clock not calibrated");
+        match arbiter.store().time().await {
+            Ok(_) if shared.journal.is_some() => shared.filter.starts(),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "clock not calibrated"),
         }
         shared.filter.rotate_if_due();
+        shared.publish_completeness();
         shared.metrics.filter_filled(shared.filter.fill_ratio());
         shared.metrics.log_lines_lost(parts.lines_lost.count());
         match parts.store.tend().await {
@@ -169,7 +177,7 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
                 if may {
                     tracing::warn!("the store may evict records: operations could run twice");
                 }
-                shared.metrics.store_may_evict(may);
+                shared.metrics.kept().store_may_evict(may);
             }
             Err(error) => tracing::debug!(%error, "store not looked after"),
         }

@@ -8,6 +8,8 @@ mod lines;
 mod outage;
 mod outcomes;
 mod permit;
+mod settling;
+mod shared;
 mod sweep;
 mod unconfirmed;
 
@@ -16,13 +18,12 @@ pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
 pub use outcomes::Outcomes;
 pub use permit::{Permit, Renewal, Unsettled};
+pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use unconfirmed::Pending;
 
 use crate::clock::Clock;
@@ -30,93 +31,13 @@ use crate::machine::{
     Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
     asked_by,
 };
-use crate::store::filter::Filter;
 use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
-use crate::telemetry::{FilterAnswer, Metrics, RouteMetrics, StoreOp};
+use crate::telemetry::{FilterAnswer, RouteMetrics, StoreOp};
 
 /// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
 /// made progress; more than a few in a row mean that the store is not telling the truth.
 const ROUNDS: usize = 8;
-
-/// What the arbiters of all workers of this gateway share.
-pub struct Shared {
-    /// The store's time.
-    pub clock: Clock,
-    /// Where facts are counted.
-    pub metrics: Arc<Metrics>,
-    /// What this gateway has seen recorded.
-    pub filter: Filter,
-    /// Completed records, in memory.
-    pub cache: ReplayCache,
-    /// Attempts that run here, and who waits for them.
-    pub lines: Lines,
-    /// What the store has to hold of this gateway's attempts.
-    pub dispatched: Dispatched,
-    /// Whether no other gateway uses the store.
-    pub alone: bool,
-    /// Claims whose reply was lost.
-    pub unconfirmed: Unconfirmed,
-    /// Outcomes that the store has not taken yet.
-    pub outcomes: Outcomes,
-    /// What began while the store was away; only where this gateway is the only one.
-    pub journal: Option<Arc<Journal>>,
-    /// Attempts and settlements that outlive their requests.
-    pub tasks: TaskTracker,
-    /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
-    pub give_up: CancellationToken,
-}
-
-/// What the workers' arbiters are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Completed records kept in memory, in bytes; 0: none.
-    pub replay_cache: usize,
-    /// Duplicates that wait for a running attempt.
-    pub waiters: usize,
-    /// Dispatched operations that are remembered exactly; 0: none.
-    pub dispatched: usize,
-    /// Outcomes that wait for a store that is away.
-    pub outcomes_waiting: usize,
-    /// Whether no other gateway uses the store.
-    pub alone: bool,
-}
-
-impl Shared {
-    /// What workers share at first.
-    pub fn new(
-        settings: Settings,
-        filter: Filter,
-        journal: Option<Journal>,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-    ) -> Self {
-        for (id, _) in journal.iter().flat_map(|journal| journal.some(usize::MAX, |_, _| true)) {
-            filter.insert(&id);
-        }
-        Self {
-            journal: journal.map(Arc::new),
-            filter,
-            cache: ReplayCache::new(settings.replay_cache),
-            lines: Lines::new(settings.waiters),
-            dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
-            alone: settings.alone,
-            unconfirmed: Unconfirmed::default(),
-            outcomes: Outcomes::new(settings.outcomes_waiting, Arc::clone(&metrics)),
-            tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
-            metrics,
-            clock,
-        }
-    }
-
-    /// Takes over what can change while it runs. Who stands in line already stays.
-    pub fn limit(&self, settings: Settings) {
-        self.lines.limit(settings.waiters);
-        self.dispatched.limit(settings.dispatched);
-        self.outcomes.limit(settings.outcomes_waiting);
-    }
-}
 
 /// One worker's way to the store.
 pub struct Arbiter {
@@ -249,12 +170,12 @@ impl Arbiter {
         if !matches!(doubt.state, State::InDoubt { .. }) {
             return Ok(Resolved::NotInDoubt(Some(doubt.clone())));
         }
-        match permit::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
-            permit::Step::Settled(settled) => {
+        match settling::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
+            settling::Step::Settled(settled) => {
                 self.shared.lines.wake(id);
                 Ok(Resolved::Done(settled))
             }
-            permit::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
+            settling::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
         }
     }
 

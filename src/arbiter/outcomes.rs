@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
 
 use super::Arbiter;
-use super::permit::settle_held;
+use super::settling::settle_held;
 use crate::machine::{AttemptId, Ending, OperationId, Policy, Record, Settled};
 use crate::store::StoreError;
 use crate::telemetry::Metrics;
@@ -88,7 +88,7 @@ impl Outcomes {
         waiting.by_name.insert(name, outcome);
         waiting.turns.push_back(name);
         drop(waiting);
-        self.metrics.outcomes_wait(1);
+        self.metrics.kept().outcomes_wait(1);
         Some(Place { outcomes: self, name, written })
     }
 
@@ -164,6 +164,6 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.outcomes.lock().by_name.remove(&self.name);
-        self.outcomes.metrics.outcomes_wait(-1);
+        self.outcomes.metrics.kept().outcomes_wait(-1);
     }
 }

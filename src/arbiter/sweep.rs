@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Arbiter;
+use super::{Arbiter, Shared};
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{RouteMetrics, StoreOp};
@@ -27,12 +27,14 @@ pub struct Sweep {
     from: Cursor,
     /// Doubts of this pass: how many, and since when the oldest.
     doubts: HashMap<NamespaceTag, (usize, Time)>,
+    /// Where this pass puts what it finds into the filter: how much that had discarded before.
+    rebuilds: Option<u64>,
 }
 
 impl Sweep {
     /// A sweep of these namespaces; records of others are left alone.
     pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
-        Self { watched, from: Cursor::START, doubts: HashMap::new() }
+        Self { watched, from: Cursor::START, doubts: HashMap::new(), rebuilds: None }
     }
 
     /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
@@ -53,9 +55,17 @@ impl Sweep {
         let from = std::mem::replace(&mut self.from, Cursor::START);
         if from == Cursor::START {
             self.doubts.clear();
+            let Shared { filter, journal, .. } = &**arbiter.shared();
+            self.rebuilds = (journal.is_some() && !filter.is_rebuilt()).then(|| filter.discards());
         }
         let page = arbiter.timed(StoreOp::List, arbiter.store().list(from, PAGE)).await?;
+        if page.unreadable > 0 {
+            self.rebuilds = None;
+        }
         for (id, record) in page.records {
+            if self.rebuilds.is_some() {
+                arbiter.shared().filter.found(&id, record.expires);
+            }
             self.look_at(arbiter, &id, record).await?;
         }
         let done = page.next.is_none();
@@ -63,6 +73,10 @@ impl Sweep {
             self.from = next;
         } else {
             self.publish(arbiter);
+            if let Some(discards) = self.rebuilds {
+                arbiter.shared().filter.rebuilt(discards);
+                arbiter.shared().publish_completeness();
+            }
         }
         Ok(done)
     }

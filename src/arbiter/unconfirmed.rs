@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use super::Arbiter;
-use super::permit::{Step, settle_once};
+use super::settling::{Step, settle_once};
 use crate::machine::{AttemptId, Ending, OperationId, Policy, Record, Settled, Time};
 use crate::store::StoreError;
 

@@ -8,6 +8,7 @@ mod finding;
 mod front;
 mod guard;
 mod interpolate;
+mod journal;
 mod limits;
 mod reach;
 mod reader;

@@ -135,6 +135,11 @@ fn store(page: &mut Page, settings: &store::Settings) {
         }
     }
     page.put("command_timeout", span_text(settings.command_timeout));
+    page.put("sole_gateway", settings.journal.is_some());
+    if let Some(journal) = &settings.journal {
+        page.put("journal", quoted(Path::display(&journal.path)));
+        page.put("journal_size", size(usize::try_from(journal.size).unwrap_or(usize::MAX)));
+    }
     if settings.encryption.ids().next().is_some() {
         page.section("encryption", |page| {
             page.section("keys", |page| {

@@ -133,7 +133,7 @@ impl Filter {
         }
     }
 
-    /// From here on every claim is inserted before anybody acts on it, if that was not so before.
+    /// Every claim is inserted from here on at the latest; the clock is right by now.
     pub fn starts(&self) {
         let now = self.clock.now().0;
         // Of two that say so at once the first one counts.
@@ -168,8 +168,7 @@ impl Filter {
 
     /// Every record of the store was inserted, which began when there were so many discards.
     pub fn rebuilt(&self, discards: u64) {
-        let began = self.complete_since.load(Ordering::Relaxed) != NEVER;
-        if began && self.discards() == discards {
+        if self.discards() == discards {
             self.complete_since.store(ALWAYS, Ordering::Relaxed);
         }
     }
@@ -390,6 +389,49 @@ mod tests {
         assert!(filter.fill_ratio() > 0.99);
         filter.clear();
         assert!(!filter.check(&id(1_000_000)));
+    }
+
+    #[test]
+    fn is_complete_after_a_lifetime_or_when_it_was_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        clock.advance(LIFETIME * 2);
+        assert!(!filter.is_complete(), "nobody has said that claims are inserted");
+        filter.starts();
+        clock.advance(LIFETIME / 2);
+        filter.starts();
+        assert!(!filter.is_complete());
+        clock.advance(LIFETIME / 2);
+        assert!(filter.is_complete() && !filter.is_rebuilt());
+        // A record that lives longer than any of the present routes would keep one.
+        filter.found(&id(1), clock.now().plus(LIFETIME * 3));
+        assert!(!filter.is_complete());
+        filter.rebuilt(filter.discards());
+        assert!(filter.is_complete() && filter.is_rebuilt());
+        for _ in 0..5 {
+            clock.advance(LIFETIME / 2);
+            filter.rotate_if_due();
+        }
+        assert!(filter.check(&id(1)), "as long as the record lives");
+    }
+
+    #[test]
+    fn what_had_to_go_for_want_of_room_makes_it_incomplete_until_it_is_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        filter.rebuilt(filter.discards());
+        let before = filter.discards();
+        insert(&filter, 0..CAPACITY / 2);
+        assert!(filter.is_complete());
+        clock.advance(LIFETIME / 10);
+        insert(&filter, 0..3 * CAPACITY);
+        assert!(!filter.is_complete() && filter.discards() > before);
+        filter.rebuilt(before);
+        assert!(!filter.is_complete(), "it went while the store was read");
+        clock.advance(LIFETIME);
+        assert!(filter.is_complete(), "what went would be gone by now");
+        filter.clear();
+        assert!(!filter.is_complete());
     }
 
     #[test]

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{Expect, Fence, OperationId, Record, State, Time};
 use crate::telemetry::Metrics;
-use file::{Job, Line};
 pub use file::OpenError;
+use file::{Job, Line};
 use frames::Entry;
 
 /// Where the journal is, and how large it may become.
@@ -31,6 +32,7 @@ pub struct Settings {
 pub struct Journal {
     inner: Mutex<Inner>,
     size: u64,
+    codec: Codec,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
@@ -50,10 +52,10 @@ impl Journal {
     ///
     /// # Errors
     /// When the file cannot be used, belongs to another process, or is damaged.
-    pub fn open(settings: &Settings, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
-        let (line, records, bytes) = file::open(&settings.path)?;
-        metrics.journal_holds(records.len());
-        Ok(Self { inner: Mutex::new(Inner { records, line, bytes }), size: settings.size, clock, metrics })
+    pub fn open(settings: &Settings, codec: Codec, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+        let (line, records, bytes) = file::open(&settings.path, &codec)?;
+        metrics.kept().journal_holds(records.len());
+        Ok(Self { inner: Mutex::new(Inner { records, line, bytes }), size: settings.size, codec, clock, metrics })
     }
 
     /// Whether the journal speaks of the operation.
@@ -92,9 +94,9 @@ impl Journal {
             inner.line.send(Job::Empty);
             inner.bytes = 0;
         } else {
-            inner.append(Entry::Remove(*id), None);
+            inner.append(&Entry::Remove(*id), None);
         }
-        self.metrics.journal_holds(inner.records.len());
+        self.metrics.kept().journal_holds(inner.records.len());
         Written::Done
     }
 
@@ -128,13 +130,15 @@ impl Journal {
         }
         // A lease that goes on is no news after a crash: it will have ended.
         let is_renewal = found.is_some_and(|found| is_renewal(found, record));
-        let before = inner.records.insert(*id, record.clone());
-        self.metrics.journal_holds(inner.records.len());
         if is_renewal {
+            inner.records.insert(*id, record.clone());
             return Ok(Put::Known);
         }
+        let bytes = self.codec.encode(id, record).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let before = inner.records.insert(*id, record.clone());
+        self.metrics.kept().journal_holds(inner.records.len());
         let (told, synced) = oneshot::channel();
-        inner.append(Entry::Put(*id, record.clone()), Some(told));
+        inner.append(&Entry::Put(*id, bytes), Some(told));
         Ok(Put::Sent(before, synced))
     }
 
@@ -147,7 +151,7 @@ impl Journal {
                 None => inner.records.remove(id),
             };
         }
-        self.metrics.journal_holds(inner.records.len());
+        self.metrics.kept().journal_holds(inner.records.len());
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -164,7 +168,7 @@ enum Put {
 }
 
 impl Inner {
-    fn append(&mut self, entry: Entry, told: Option<oneshot::Sender<Result<(), StoreError>>>) {
+    fn append(&mut self, entry: &Entry, told: Option<oneshot::Sender<Result<(), StoreError>>>) {
         let bytes = entry.encode();
         self.bytes += bytes.len() as u64;
         self.line.send(Job::Append(bytes, told));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use super::kept::KeptMetrics;
 use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
@@ -35,13 +36,7 @@ pub struct Metrics {
     tls_reload_failed: IntGauge,
     lease_lost: IntCounter,
     late_answers: IntCounter,
-    store_may_evict: IntGauge,
-    store_amnesia: IntCounter,
-    dispatched_dropped: IntCounter,
-    outcomes_waiting: IntGauge,
-    journalled: IntGauge,
-    filter_complete: IntGauge,
-    outcomes_given_up: IntCounter,
+    kept: KeptMetrics,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -126,34 +121,7 @@ impl Metrics {
                 &registry,
                 IntCounter::new("late_answers_total", "Answers that came after the client's or the lease's end."),
             )?,
-            store_may_evict: register(
-                &registry,
-                IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
-            )?,
-            store_amnesia: register(
-                &registry,
-                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
-            )?,
-            dispatched_dropped: register(
-                &registry,
-                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
-            )?,
-            outcomes_waiting: register(
-                &registry,
-                IntGauge::new("outcomes_waiting", "Outcomes that wait in memory for a store that is away."),
-            )?,
-            journalled: register(
-                &registry,
-                IntGauge::new("journalled", "Operations that began while the store was away, not handed over yet."),
-            )?,
-            filter_complete: register(
-                &registry,
-                IntGauge::new("filter_complete", "1 while every record that lives is surely in the filter."),
-            )?,
-            outcomes_given_up: register(
-                &registry,
-                IntCounter::new("outcomes_given_up_total", "Outcomes that the store did not take in time: in doubt."),
-            )?,
+            kept: KeptMetrics::new(&registry)?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
@@ -172,6 +140,11 @@ impl Metrics {
     /// The handles for requests that matched no route.
     pub fn no_route(&self) -> &Arc<RouteMetrics> {
         &self.no_route
+    }
+
+    /// What is told of records, and of what waits to be one.
+    pub fn kept(&self) -> &KeptMetrics {
+        &self.kept
     }
 
     /// The handles of the upstream of this name. Whoever asks again counts on.
@@ -225,41 +198,6 @@ impl Metrics {
     /// An answer came after its client's deadline or after its lease.
     pub fn late_answer(&self) {
         self.late_answers.inc();
-    }
-
-    /// Whether the store may drop records under memory pressure.
-    pub fn store_may_evict(&self, may: bool) {
-        self.store_may_evict.set(i64::from(may));
-    }
-
-    /// The store has lost the record of an operation that this gateway dispatched.
-    pub fn store_forgot(&self) {
-        self.store_amnesia.inc();
-    }
-
-    /// So many dispatched operations are no longer known, because others needed their room.
-    pub fn dispatched_dropped(&self, count: u64) {
-        self.dispatched_dropped.inc_by(count);
-    }
-
-    /// An outcome begins to wait for its store (1), or waits no longer (-1).
-    pub fn outcomes_wait(&self, change: i64) {
-        self.outcomes_waiting.add(change);
-    }
-
-    /// How many operations the journal speaks of.
-    pub fn journal_holds(&self, count: usize) {
-        self.journalled.set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// Whether every record that lives is surely in the filter.
-    pub fn filter_completed(&self, complete: bool) {
-        self.filter_complete.set(i64::from(complete));
-    }
-
-    /// An outcome that the store did not take was given up.
-    pub fn outcome_given_up(&self) {
-        self.outcomes_given_up.inc();
     }
 
     /// How many log lines were dropped since the start.

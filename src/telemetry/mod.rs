@@ -1,5 +1,6 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
+mod kept;
 mod labels;
 mod logs;
 mod metrics;
@@ -7,6 +8,7 @@ mod register;
 mod upstreams;
 mod usual;
 
+pub use kept::KeptMetrics;
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
 pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{Metrics, RouteMetrics};

@@ -6,6 +6,7 @@ mod command_line;
 mod encryption;
 mod explain;
 mod schema;
+mod sole;
 mod upstreams;
 
 use std::collections::BTreeMap;

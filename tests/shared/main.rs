@@ -23,6 +23,7 @@ mod outcomes;
 mod overload;
 mod sealed;
 mod store_faults;
+mod unseen;
 
 use std::time::Duration;
 

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::frames::{self, Entry, MAGIC};
 use crate::machine::{OperationId, Record};
 use crate::store::StoreError;
+use crate::store::codec::{Codec, CodecError};
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,9 @@ pub enum OpenError {
     #[error("the journal {0} (`store.journal`) is in use by another process: `sole_gateway` means that there is one")]
     InUse(PathBuf),
     /// It holds something else than what was written.
-    #[error("the journal {0} (`store.journal`) cannot be read: {1}. What ran during an outage may be in it: keep it, resolve by hand, and start with another")]
+    #[error(
+        "the journal {0} (`store.journal`) cannot be read: {1}. What ran during an outage may be in it: keep it, resolve by hand, and start with another"
+    )]
     Damaged(PathBuf, String),
 }
 
@@ -44,7 +47,7 @@ impl Line {
 }
 
 /// Opens the file, takes it for this process, and reads it.
-pub(super) fn open(path: &Path) -> Result<(Line, HashMap<OperationId, Record>, u64), OpenError> {
+pub(super) fn open(path: &Path, codec: &Codec) -> Result<(Line, HashMap<OperationId, Record>, u64), OpenError> {
     let failed = |error| OpenError::File(path.to_owned(), error);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -61,8 +64,9 @@ pub(super) fn open(path: &Path) -> Result<(Line, HashMap<OperationId, Record>, u
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(failed)?;
-    let (entries, counts) =
-        frames::read(&bytes).map_err(|fault| OpenError::Damaged(path.to_owned(), fault.to_string()))?;
+    let damaged = |fault: String| OpenError::Damaged(path.to_owned(), fault);
+    let (entries, counts) = frames::read(&bytes).map_err(|fault| damaged(fault.to_string()))?;
+    let records = replay(entries, codec).map_err(|error| damaged(error.to_string()))?;
     let mut disk = Disk { file, length: counts as u64, broken: false };
     disk.prepare().map_err(failed)?;
     sync_folder(path).map_err(failed)?;
@@ -70,18 +74,19 @@ pub(super) fn open(path: &Path) -> Result<(Line, HashMap<OperationId, Record>, u
     let (sender, jobs) = mpsc::unbounded_channel();
     let thread = std::thread::Builder::new().name("oncegate-journal".to_owned());
     thread.spawn(move || disk.run(jobs)).map_err(failed)?;
-    Ok((Line(sender), replay(entries), length))
+    Ok((Line(sender), records, length))
 }
 
-fn replay(entries: Vec<Entry>) -> HashMap<OperationId, Record> {
-    let mut records = HashMap::new();
+/// What stands at the end of the story.
+fn replay(entries: Vec<Entry>, codec: &Codec) -> Result<HashMap<OperationId, Record>, CodecError> {
+    let mut last = HashMap::new();
     for entry in entries {
         match entry {
-            Entry::Put(id, record) => records.insert(id, record),
-            Entry::Remove(id) => records.remove(&id),
+            Entry::Put(id, record) => last.insert(id, record),
+            Entry::Remove(id) => last.remove(&id),
         };
     }
-    records
+    last.into_iter().map(|(id, record)| Ok((id, codec.decode(&id, &record)?))).collect()
 }
 
 /// A new file is there after a crash only if its folder says so.

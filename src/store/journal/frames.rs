@@ -3,14 +3,14 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::machine::{OperationId, Record};
-use crate::store::codec::{self, CodecError};
+use crate::machine::OperationId;
 
 /// What a journal begins with: whose file it is, and in which form.
 pub(super) const MAGIC: &[u8; 8] = b"ogjrnl\0\x01";
 
-/// Length (4, big endian) and checksum (8) before a frame's entries.
-const HEAD: usize = 12;
+/// Length (4, big endian), checksum of the length (4) and checksum of the entries (8) before a frame's entries. With a
+/// length that proves itself, a frame that reaches beyond the end is a torn one, and not a damaged length.
+const HEAD: usize = 16;
 /// Tag, operation and length before an entry's record.
 const ENTRY: usize = 37;
 
@@ -20,8 +20,8 @@ const REMOVE: u8 = 2;
 /// What happened to an operation's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// It is this from now on.
-    Put(OperationId, Record),
+    /// It is this from now on: its bytes.
+    Put(OperationId, Vec<u8>),
     /// It is gone.
     Remove(OperationId),
 }
@@ -33,21 +33,19 @@ pub(super) enum Fault {
     Foreign,
     #[error("it is damaged at byte {0}")]
     Damaged(usize),
-    #[error("its record at byte {0} cannot be read: {1}")]
-    Unreadable(usize, CodecError),
 }
 
 impl Entry {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (tag, id, record) = match self {
-            Self::Put(id, record) => (PUT, id, codec::encode(record)),
-            Self::Remove(id) => (REMOVE, id, Vec::new()),
+            Self::Put(id, record) => (PUT, id, record.as_slice()),
+            Self::Remove(id) => (REMOVE, id, [].as_slice()),
         };
         let mut bytes = Vec::with_capacity(ENTRY + record.len());
         bytes.push(tag);
         bytes.extend_from_slice(&id.0);
         bytes.extend_from_slice(&u32::try_from(record.len()).unwrap_or(u32::MAX).to_be_bytes());
-        bytes.extend_from_slice(&record);
+        bytes.extend_from_slice(record);
         bytes
     }
 }
@@ -55,8 +53,10 @@ impl Entry {
 /// Entries as one frame.
 pub(super) fn frame(entries: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + entries.len());
-    bytes.extend_from_slice(&u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes());
-    bytes.extend_from_slice(&checksum(entries));
+    let length = u32::try_from(entries.len()).unwrap_or(u32::MAX).to_be_bytes();
+    bytes.extend_from_slice(&length);
+    bytes.extend_from_slice(&checksum::<4>(&length));
+    bytes.extend_from_slice(&checksum::<8>(entries));
     bytes.extend_from_slice(entries);
     bytes
 }
@@ -82,14 +82,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Vec<Entry>, usize), Fault> {
 /// The entries of the frame that begins there; none at the end, and where the last one is torn.
 fn whole_frame(bytes: &[u8], at: usize) -> Result<Option<&[u8]>, Fault> {
     let rest = &bytes[at..];
-    let (Some(length), Some(sum)) = (array::<4>(rest, 0), array::<8>(rest, 4)) else { return Ok(None) };
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    // A file that has grown before its bytes came holds zeros. No frame is empty.
-    if length == 0 {
+    let (Some(length), Some(sum)) = (array::<4>(rest, 0), array::<8>(rest, 8)) else { return Ok(None) };
+    if array(rest, 4) != Some(checksum::<4>(&length)) {
+        // A file that has grown before its bytes came holds zeros.
         return if rest.iter().all(|byte| *byte == 0) { Ok(None) } else { Err(Fault::Damaged(at)) };
     }
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     let Some(entries) = rest.get(HEAD..HEAD.saturating_add(length)) else { return Ok(None) };
-    if checksum(entries) == sum {
+    if checksum::<8>(entries) == sum {
         return Ok(Some(entries));
     }
     if rest.len() == HEAD + length { Ok(None) } else { Err(Fault::Damaged(at)) }
@@ -103,7 +103,7 @@ fn read_entries(mut rest: &[u8], mut at: usize, entries: &mut Vec<Entry>) -> Res
         let end = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX).saturating_add(ENTRY);
         let (id, record) = (OperationId(id), rest.get(ENTRY..end).ok_or(Fault::Damaged(at))?);
         entries.push(match rest[0] {
-            PUT => Entry::Put(id, codec::decode(record).map_err(|error| Fault::Unreadable(at, error))?),
+            PUT => Entry::Put(id, record.to_vec()),
             REMOVE => Entry::Remove(id),
             _ => return Err(Fault::Damaged(at)),
         });
@@ -117,8 +117,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-fn checksum(entries: &[u8]) -> [u8; 8] {
-    let mut sum = [0; 8];
-    sum.copy_from_slice(&Sha256::digest(entries)[..8]);
+fn checksum<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut sum = [0; N];
+    sum.copy_from_slice(&Sha256::digest(bytes)[..N]);
     sum
 }
