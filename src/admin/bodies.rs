@@ -14,8 +14,8 @@ use http_body_util::LengthLimitError;
 use super::{Admin, problem};
 use crate::wire::InboundError;
 
-/// How long a body may be, in bytes.
-const LIMIT: usize = 64 * 1024;
+/// How long a body may be, in bytes. It has room for an answer of a usual size that an operator gives.
+const LIMIT: usize = 1024 * 1024;
 
 /// Reads a call's body before the call is answered. Only a part of the connections may be at this at once, so that slow
 /// ones leave room for probes.

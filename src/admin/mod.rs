@@ -1,11 +1,14 @@
-//! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
+//! Door 3, the operators': health, metrics, records, doubts and the way out of them. Clients never come here.
 
+mod answer;
 mod bodies;
+mod doubts;
 mod keys;
+mod resolve;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -69,6 +72,12 @@ pub struct Namespace {
     pub route: String,
     /// The route's rules.
     pub terms: Terms,
+    /// Whether the route only counts: its doubts are nobody's trouble.
+    pub shadow: bool,
+    /// The largest answer body that the route keeps, in bytes.
+    pub response_body_limit: usize,
+    /// Names that the route replays although replays drop them by default.
+    pub allow_headers: Vec<HeaderName>,
 }
 
 /// What the door goes by, as one configuration has it.
@@ -110,7 +119,8 @@ impl Admin {
         let admin = Arc::new(self);
         let api = Router::new()
             .route("/api/v1/keys/{id}", get(keys::show))
-            .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
+            .route("/api/v1/keys/{id}/resolve", post(resolve::resolve))
+            .route("/api/v1/doubts", get(doubts::list))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), bodies::read))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), authorize));
         Router::new()
@@ -124,15 +134,20 @@ impl Admin {
     }
 }
 
+/// Who calls, for the audit log.
+#[derive(Debug, Clone, Copy)]
+struct Peer(IpAddr);
+
 /// Answers one request of the operators' listener, whose body may take this long.
-pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
+pub async fn handle(router: Router, request: Request<Inbound>, peer: IpAddr, body_timeout: Duration) -> Response {
     if let Some(fault) = request.extensions().get::<Fault>() {
         return problem(fault.kind.status(), "bad-request", &fault.to_string());
     }
-    let request = request.map(|mut body| {
+    let mut request = request.map(|mut body| {
         body.within(body_timeout);
         Body::new(body)
     });
+    request.extensions_mut().insert(Peer(peer));
     let answer: Result<Response, Infallible> = router.oneshot(request).await;
     answer.unwrap_or_else(|never| match never {})
 }

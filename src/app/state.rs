@@ -144,7 +144,14 @@ fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
 
 fn namespaces(gateway: &gateway::Shared) -> HashMap<NamespaceTag, Namespace> {
     by_namespace(gateway.guards().map(|(route, guard, terms)| {
-        (namespace_tag(&guard.keys.namespace), Namespace { route: route.to_owned(), terms: terms.clone() })
+        let namespace = Namespace {
+            route: route.to_owned(),
+            terms: terms.clone(),
+            shadow: guard.mode == Mode::Shadow,
+            response_body_limit: guard.response_body_limit,
+            allow_headers: guard.allow_headers.clone(),
+        };
+        (namespace_tag(&guard.keys.namespace), namespace)
     }))
 }
 

@@ -9,7 +9,7 @@ use super::{NamespaceTag, OperationId, Print, Probe};
 pub const FINGERPRINT_VERSION: u8 = 1;
 
 /// Digests of a request, kept in the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prints {
     /// Digest of the request as sent: recognises an exact retry.
     pub raw: Print,

@@ -38,7 +38,7 @@ pub fn hand_over(kept: &Record, found: Option<&Record>, now: Time) -> HandOver {
 }
 
 fn over(kept: &Record, found: &Record) -> HandOver {
-    let version = kept.fence.version.max(found.fence.version).saturating_add(1);
-    let record = Record { fence: Fence { version, ..kept.fence }, ..kept.clone() };
+    let fence = Fence { version: kept.fence.version.max(found.fence.version), ..kept.fence };
+    let record = Record { fence, ..kept.clone() }.anew();
     HandOver::Write { expect: Expect::Fence(found.fence), record }
 }

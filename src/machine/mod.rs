@@ -33,7 +33,7 @@ pub use settle::{Ending, Settled, Settling, settle};
 pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Expect {
     /// Nothing is stored under the operation.
     Absent,

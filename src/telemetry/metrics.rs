@@ -58,7 +58,19 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
+    doubts_expiring: IntGauge,
     usual: Arc<Usual>,
+}
+
+/// What a sweep found in doubt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DoubtsFound {
+    /// How many operations.
+    pub count: usize,
+    /// How many of them are forgotten soon.
+    pub expiring: usize,
+    /// The age of the oldest.
+    pub oldest: Duration,
 }
 
 struct Families {
@@ -72,6 +84,7 @@ struct Families {
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
+    doubts_expiring: IntGaugeVec,
     /// How long attempts take, by route. Looked into once for each configuration.
     usual: Mutex<HashMap<String, Arc<Usual>>>,
 }
@@ -285,10 +298,11 @@ impl RouteMetrics {
         self.in_flight.add(change);
     }
 
-    /// What the last sweep found: operations in doubt, and the age of the oldest.
-    pub fn doubts_found(&self, count: usize, oldest: Duration) {
-        self.doubts.set(i64::try_from(count).unwrap_or(i64::MAX));
-        self.oldest_doubt.set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
+    /// What the last sweep found.
+    pub fn doubts_found(&self, found: DoubtsFound) {
+        self.doubts.set(i64::try_from(found.count).unwrap_or(i64::MAX));
+        self.doubts_expiring.set(i64::try_from(found.expiring).unwrap_or(i64::MAX));
+        self.oldest_doubt.set(i64::try_from(found.oldest.as_secs()).unwrap_or(i64::MAX));
     }
 }
 
@@ -316,6 +330,7 @@ impl Families {
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
+            doubts_expiring: gauge("doubts_expiring", "Doubts that are forgotten within a day, by the last sweep.")?,
             usual: Mutex::default(),
         })
     }
@@ -335,6 +350,7 @@ impl Families {
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
+            doubts_expiring: self.doubts_expiring.with_label_values(&[name]),
             usual: Arc::clone(
                 self.usual.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
             ),
@@ -372,7 +388,11 @@ mod tests {
         upstream.servers(ServerState::Ejected, 3);
         upstream.ejected(4);
         upstream.checked(CheckResult::Failed, 5);
-        metrics.route("create-order").doubts_found(2, Duration::from_secs(61));
+        metrics.route("create-order").doubts_found(DoubtsFound {
+            count: 2,
+            expiring: 1,
+            oldest: Duration::from_secs(61),
+        });
         let text = metrics.render();
         for line in [
             r#"oncegate_requests_total{route="create-order",verdict="replayed"} 1"#,
@@ -384,6 +404,7 @@ mod tests {
             r#"oncegate_upstream_ejections_total{upstream="orders"} 4"#,
             r#"oncegate_upstream_health_checks_total{result="failed",upstream="orders"} 5"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
+            r#"oncegate_doubts_expiring{route="create-order"} 1"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
             r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,
         ] {

@@ -10,6 +10,6 @@ mod usual;
 
 pub use kept::KeptMetrics;
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
-pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
-pub use metrics::{Metrics, RouteMetrics};
+pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
+pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
 pub use upstreams::UpstreamMetrics;

@@ -14,6 +14,7 @@ mod redis;
 mod upstream;
 
 mod admin;
+mod admin_doubts;
 mod advice;
 mod answers;
 mod bounds;

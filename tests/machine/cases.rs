@@ -266,6 +266,34 @@ fn a_further_attempt_never_shortens_what_was_promised() {
     assert!(second.expires >= promised, "{:?} is before {promised:?}", second.expires);
 }
 
+/// A gateway stood still between its claim and its attempt, and holds its lease again before it begins.
+#[test]
+fn an_attempt_that_begins_late_is_remembered_as_if_claimed_then() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(DOUBT_RETENTION);
+    let renewed = system.renew(&held).expect("nobody has taken it over");
+    let whole = system.policy.attempt_timeout + system.policy.doubt_retention;
+    assert_eq!(
+        renewed.expires,
+        system.now.plus(whole),
+        "the attempt may still take all its time, and then leave doubt"
+    );
+}
+
+/// A failover loses a renewal; the attempt ends over the older record, with another renewal still on its way.
+#[test]
+fn a_renewal_that_still_travels_undoes_no_outcome() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let renewed = system.renew(&held).expect("it runs");
+    let travels = renew(&renewed, &system.policy, system.now).expect("it runs");
+    system.stored = Some(held);
+    let ending = kept(&system, 1);
+    assert!(matches!(system.settle(&renewed, &ending), Settled::Kept(_)));
+    assert!(!system.write(Expect::Fence(renewed.fence), travels), "it fits the outcome: {:?}", system.stored);
+}
+
 /// The reply to a claim over a doubt is lost, the claim lapses, and the same name asks again.
 #[test]
 fn a_claim_over_a_doubt_of_its_own_name_gets_a_fence_of_its_own() {
