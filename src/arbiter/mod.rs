@@ -28,8 +28,8 @@ use unconfirmed::Pending;
 
 use crate::clock::Clock;
 use crate::machine::{
-    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
-    asked_by,
+    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, Untimely,
+    admit, asked_by,
 };
 use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -60,6 +60,8 @@ pub enum Admitted {
     Proceed(Permit),
     /// It may not.
     Duplicate(Duplicate),
+    /// It may not: nothing is known of its key, and its key is too old, or not made yet.
+    Untimely(Untimely),
 }
 
 /// Which policy and which route's counters an attempt runs under.
@@ -153,6 +155,10 @@ impl Arbiter {
                 Written::Lost(newer) => Round::Again(newer),
             },
             Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
+            Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
+                None => Round::Told(Admitted::Untimely(untimely)),
+                known => Round::Again(known),
+            },
         })
     }
 
@@ -191,7 +197,7 @@ impl Arbiter {
         let record = self.shared.cache.get(&arrival.operation, now)?;
         match admit(Some(&record), arrival, &terms.policy, attempt, now) {
             Admission::Duplicate(duplicate) => Some(duplicate),
-            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } => None,
+            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } | Admission::Untimely(_) => None,
         }
     }
 
@@ -231,6 +237,15 @@ impl Arbiter {
 
     fn begun_elsewhere(&self, id: &OperationId) -> StoreError {
         StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
+    }
+
+    /// What the store holds, or would if it had not lost it.
+    async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Record>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+        match self.shared.dispatched.known(id, self.shared.clock.now()) {
+            Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known, policy).await,
+            _ => Ok(found),
+        }
     }
 
     async fn write_lapse(

@@ -77,8 +77,11 @@ impl Arbiter {
             return self.admit_kept(arrival, terms, attempt).await;
         }
         let now = shared.clock.now();
-        let Admission::Claim { expect, record } = admit(None, arrival, &terms.policy, attempt, now) else {
-            return Ok(None);
+        let (expect, record) = match admit(None, arrival, &terms.policy, attempt, now) {
+            Admission::Claim { expect, record } => (expect, record),
+            Admission::Untimely(untimely) => return Ok(Some(Admitted::Untimely(untimely))),
+            // Of nothing there is no more to say.
+            Admission::Own(_) | Admission::Lapse { .. } | Admission::Duplicate(_) => return Ok(None),
         };
         let mut claim = Unbegun { journal, id, fence: record.fence, begun: false };
         if let Written::Lost(_) = journal.write(&id, expect, &record).await? {

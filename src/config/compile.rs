@@ -214,7 +214,7 @@ fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::
         let policy = &guard.policy;
         let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
         let retention = if trusted { policy.doubt_retention } else { policy.retention };
-        policy.attempt_timeout + policy.doubt_retention + retention
+        policy.attempt_timeout + policy.doubt_retention + retention + policy.slack()
     });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,

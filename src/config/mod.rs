@@ -9,6 +9,7 @@ mod front;
 mod guard;
 mod interpolate;
 mod journal;
+mod key_age;
 mod limits;
 mod reach;
 mod reader;

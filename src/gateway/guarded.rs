@@ -117,9 +117,11 @@ impl Gateway {
             let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
                 Ok(Admitted::Duplicate(duplicate)) => duplicate,
+                Ok(Admitted::Untimely(untimely)) => return Err(untimely.into()),
                 Err(error) => match self.admit_unseen(guarded, arrival, &error).await? {
                     Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
                     Admitted::Duplicate(duplicate) => duplicate,
+                    Admitted::Untimely(untimely) => return Err(untimely.into()),
                 },
             };
             let left = guard.patience.saturating_sub(started.elapsed());

@@ -39,6 +39,7 @@ async fn begins(ward: &Ward, key: u8) -> Permit {
     match ask(ward, key).await {
         Some(Admitted::Proceed(permit)) => permit,
         Some(Admitted::Duplicate(duplicate)) => panic!("{duplicate:?}"),
+        Some(Admitted::Untimely(_)) => panic!("untimely"),
         None => panic!("perhaps seen"),
     }
 }
@@ -47,6 +48,7 @@ async fn told(ward: &Ward, key: u8) -> Duplicate {
     match ask(ward, key).await {
         Some(Admitted::Duplicate(duplicate)) => duplicate,
         Some(Admitted::Proceed(permit)) => panic!("attempt {} may run", permit.number()),
+        Some(Admitted::Untimely(_)) => panic!("untimely"),
         None => panic!("perhaps seen"),
     }
 }

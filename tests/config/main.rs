@@ -5,6 +5,7 @@
 mod command_line;
 mod encryption;
 mod explain;
+mod key_age;
 mod schema;
 mod sole;
 mod upstreams;
