@@ -13,6 +13,7 @@ use super::{LAST_WRITES, Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
+use crate::gateway::Gateway;
 use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
 use crate::store::Store;
 use crate::wire::{Client, Inbound};
@@ -21,6 +22,8 @@ use crate::wire::{Client, Inbound};
 const TEND: Duration = Duration::from_secs(5);
 /// How often claims without a reply are withdrawn, and outcomes that wait written, while there are any.
 const MAKE_UP: Duration = Duration::from_millis(250);
+/// How often it is looked whether the time of a probe has come.
+const PROBE: Duration = Duration::from_millis(100);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
@@ -41,7 +44,8 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
         }
     };
     let time = async {
-        let records = async { tokio::join!(sweep(&parts, &arbiter), make_up(&parts, &arbiter)) };
+        let records =
+            async { tokio::join!(sweep(&parts, &arbiter), make_up(&parts, &arbiter), probe(&parts, &arbiter)) };
         let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live)) };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
@@ -135,6 +139,18 @@ async fn make_up(parts: &Parts, arbiter: &Arbiter) {
             && let Err(error) = arbiter.hand_over().await
         {
             tracing::debug!(%error, "the journal still waits");
+        }
+    }
+}
+
+/// Asks upstreams about doubts, with connections of its own.
+async fn probe(parts: &Parts, arbiter: &Arc<Arbiter>) {
+    loop {
+        tokio::time::sleep(PROBE).await;
+        if !parts.arbiter.probes.is_empty() {
+            let state = parts.live.now();
+            let own = state.settings.server.workers;
+            Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due().await;
         }
     }
 }

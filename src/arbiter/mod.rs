@@ -8,6 +8,7 @@ mod lines;
 mod outage;
 mod outcomes;
 mod permit;
+mod probes;
 mod settling;
 mod shared;
 mod sweep;
@@ -18,11 +19,13 @@ pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
 pub use outcomes::Outcomes;
 pub use permit::{Permit, Renewal, Unsettled};
+pub use probes::{Asking, Probes, Turn, Waiting};
 pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use unconfirmed::Pending;
 
@@ -71,6 +74,8 @@ pub struct Terms {
     pub policy: Arc<Policy>,
     /// The route's counters.
     pub route: Arc<RouteMetrics>,
+    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
+    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {

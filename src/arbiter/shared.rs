@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Dispatched, Lines, Outcomes, ReplayCache, Unconfirmed};
+use super::{Dispatched, Lines, Outcomes, Probes, ReplayCache, Unconfirmed};
 use crate::clock::Clock;
 use crate::store::filter::Filter;
 use crate::store::journal::Journal;
@@ -29,6 +29,8 @@ pub struct Shared {
     pub alone: bool,
     /// Claims whose reply was lost.
     pub unconfirmed: Unconfirmed,
+    /// Doubts that the upstream is to be asked about.
+    pub probes: Probes,
     /// Outcomes that the store has not taken yet.
     pub outcomes: Outcomes,
     /// What began while the store was away; only where this gateway is the only one.
@@ -74,6 +76,7 @@ impl Shared {
             dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
             alone: settings.alone,
             unconfirmed: Unconfirmed::default(),
+            probes: Probes::default(),
             outcomes: Outcomes::new(settings.outcomes_waiting, Arc::clone(&metrics)),
             tasks: TaskTracker::new(),
             give_up: CancellationToken::new(),

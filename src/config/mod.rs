@@ -2,6 +2,7 @@
 
 mod compile;
 mod define;
+mod doubt;
 mod encryption;
 mod file;
 mod finding;
@@ -11,6 +12,7 @@ mod interpolate;
 mod journal;
 mod key_age;
 mod limits;
+mod probe;
 mod reach;
 mod reader;
 mod route;

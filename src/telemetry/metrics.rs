@@ -9,7 +9,7 @@ use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounter
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use super::kept::KeptMetrics;
-use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
+use super::labels::{FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 use super::usual::Usual;
@@ -51,6 +51,7 @@ pub struct RouteMetrics {
     requests: Vec<IntCounter>,
     seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
+    probes: Vec<IntCounter>,
     duplicates: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
@@ -77,6 +78,7 @@ struct Families {
     requests: IntCounterVec,
     seconds: HistogramVec,
     outcomes: IntCounterVec,
+    probes: IntCounterVec,
     duplicates: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
@@ -266,6 +268,11 @@ impl RouteMetrics {
         self.outcomes[outcome as usize].inc();
     }
 
+    /// The upstream was asked about a doubt, or should have been.
+    pub fn probed(&self, finding: ProbeFinding) {
+        self.probes[finding as usize].inc();
+    }
+
     /// An attempt that was sent has ended after this long, whatever came of it.
     pub fn attempt_took(&self, span: Duration) {
         self.usual.took(span);
@@ -315,6 +322,7 @@ impl Families {
             requests: counter("requests_total", "Requests by what became of them.", &["route", "verdict"])?,
             seconds: histogram_vec(registry, "request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
+            probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
             executed_but_failed: counter(
@@ -343,6 +351,7 @@ impl Families {
             // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
+            probes: ProbeFinding::ALL.iter().map(|f| self.probes.with_label_values(&[name, f.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),

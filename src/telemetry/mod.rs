@@ -9,7 +9,9 @@ mod upstreams;
 mod usual;
 
 pub use kept::KeptMetrics;
-pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
+pub use labels::{
+    CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
+};
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
 pub use upstreams::UpstreamMetrics;

@@ -48,7 +48,7 @@ impl Ward {
         let gateways: Vec<_> = std::iter::repeat_with(gateway).take(gateways).collect();
         let route = Metrics::new().unwrap().route("orders");
         let route = gateways.first().map_or(route, |first| first.shared().metrics.route("orders"));
-        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route } }
+        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route, schedule: None } }
     }
 
     /// The only gateway of its store, with a journal in this file.
@@ -148,7 +148,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
 /// The namespaces that a sweep looks after.
 pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
     let route = Arc::clone(&ward.terms.route);
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2 })])
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2, probed: None })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

@@ -6,6 +6,7 @@ mod command_line;
 mod encryption;
 mod explain;
 mod key_age;
+mod probe;
 mod schema;
 mod sole;
 mod upstreams;
@@ -535,8 +536,6 @@ fn what_is_for_later_is_refused_as_such() {
             LEAST.replace("trusted_header: X-Customer-Id", "jwt_claim: sub"),
             "9:16 routes[0].idempotency.scope.jwt_claim",
         ),
-        (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
-        (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
         (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'rediss://db' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),

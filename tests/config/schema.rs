@@ -43,6 +43,7 @@ fn knows_the_words_of_the_reader() {
         ("KeyAge", format!("{LEAST}      key_age: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Replay", format!("{LEAST}      replay: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Fingerprint", format!("{LEAST}      fingerprint: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Probe", format!("{LEAST}      probe: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Ignore", format!("{LEAST}      fingerprint: {{ ignore: {{ zzzzzzzzzzzz: 1 }} }}\n")),
         ("KeySource", LEAST.replace("header: Idem", "zzzzzzzzzzzz: Idem")),
         ("Scope", LEAST.replace("trusted_header", "zzzzzzzzzzzz")),

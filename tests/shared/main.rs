@@ -23,6 +23,7 @@ mod lost_replies;
 mod memory;
 mod outcomes;
 mod overload;
+mod probe;
 mod sealed;
 mod store_faults;
 mod unseen;
