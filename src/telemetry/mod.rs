@@ -4,6 +4,7 @@ mod kept;
 mod labels;
 mod logs;
 mod metrics;
+mod redis;
 mod register;
 mod upstreams;
 mod usual;
@@ -14,4 +15,5 @@ pub use labels::{
 };
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
+pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;
