@@ -3,7 +3,6 @@
 mod guard;
 
 use std::fmt::Display;
-use std::path::Path;
 use std::time::Duration;
 
 use super::Settings;
@@ -123,9 +122,10 @@ fn admin(page: &mut Page, settings: &admin::Settings) {
 fn store(page: &mut Page, settings: &store::Settings) {
     match &settings.kind {
         store::Kind::Memory => page.put("kind", "memory"),
-        store::Kind::Embedded { path } => {
+        store::Kind::Embedded(embedded) => {
             page.put("kind", "embedded");
-            page.put("path", quoted(Path::display(path)));
+            page.put("path", quoted(embedded.path.display()));
+            page.put("check_at_start", embedded.check_at_start);
         }
         store::Kind::Redis(redis) => {
             page.put("kind", "redis");

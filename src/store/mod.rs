@@ -10,7 +10,6 @@ pub mod redis;
 pub use open::{OpenError, Opened, open};
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -102,10 +101,7 @@ pub enum Kind {
     /// In this process's memory: for tests and trials, forgets all at exit.
     Memory,
     /// A database file of this gateway's own.
-    Embedded {
-        /// The directory of the database.
-        path: PathBuf,
-    },
+    Embedded(embedded::Settings),
     /// Redis or Valkey, 7.0 and later.
     Redis(redis::Settings),
 }

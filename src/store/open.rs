@@ -45,7 +45,7 @@ pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
     let codec = Codec::new(settings.encryption.clone());
     let lines = match &settings.kind {
         Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock))),
-        Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock, codec.clone())?)),
+        Kind::Embedded(file) => Lines::Embedded(Arc::new(EmbeddedStore::open(file, timeout, clock, codec.clone())?)),
         Kind::Redis(redis) => Lines::Redis(Box::new(RedisStore::new(redis, timeout, clock)?.with_codec(codec.clone()))),
     };
     Ok(Opened { lines, codec })

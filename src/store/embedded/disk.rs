@@ -13,7 +13,7 @@ use super::super::codec::Codec;
 use super::tables::{self, RECORDS, Snapshot, Tables};
 use crate::machine::Time;
 
-const FILE: &str = "records.redb";
+pub(super) const FILE: &str = "records.redb";
 /// What the file is called until it is whole: a file under its real name always has tables, so an empty one is a fault
 /// and never a new beginning.
 const UNBORN: &str = "records.redb.new";
@@ -21,8 +21,8 @@ const UNBORN: &str = "records.redb.new";
 /// Pages that the database keeps in memory, in bytes.
 const CACHE_BYTES: usize = 128 << 20;
 
-/// Opens the same database again.
-pub(super) type Reopen = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
+/// Opens the same database, for the first time or again.
+pub(super) type Reopen = Box<dyn Fn(Builder) -> Result<Database, redb::Error> + Send + Sync>;
 
 /// A database that can be lost and found again while others use it.
 pub(super) struct Disk {
@@ -48,8 +48,8 @@ fn inode(file: &Path) -> io::Result<Inode> {
     Ok((facts.dev(), facts.ino()))
 }
 
-/// The cache setting, before the file is named.
-pub(super) fn builder() -> Builder {
+/// The settings, before the file is named.
+fn builder() -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     builder
@@ -63,7 +63,12 @@ pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
     if file.try_exists()? {
         return Ok(());
     }
-    let database = builder().create(&unborn)?;
+    let database = match builder().create(&unborn) {
+        Err(redb::DatabaseError::DatabaseAlreadyOpen) => return Err(redb::Error::DatabaseAlreadyOpen),
+        // What a crash has left of an earlier attempt: nothing was ever in it.
+        Err(_) if std::fs::remove_file(&unborn).is_ok() => builder().create(&unborn)?,
+        made => made?,
+    };
     let transaction = database.begin_write()?;
     Tables::open(&transaction)?.set_layout()?;
     transaction.commit()?;
@@ -89,14 +94,22 @@ fn sync(directory: &Path) -> Result<(), redb::Error> {
 /// How to open the database of a directory.
 pub(super) fn opener(directory: &Path) -> Reopen {
     let file = directory.join(FILE);
-    Box::new(move || Ok(builder().open(&file)?))
+    Box::new(move |builder| Ok(builder.open(&file)?))
 }
 
 impl Disk {
-    /// Opens the database of a directory. Also answers the stored high-water mark; none if the layout is a stranger's.
-    pub(super) fn open(directory: &Path, reopen: Reopen, codec: Codec) -> Result<(Self, Option<Time>), redb::Error> {
+    /// Opens the database of a directory; if `checked`, every page of it is looked at first. Also answers the stored
+    /// high-water mark; none if the layout is a stranger's.
+    pub(super) fn open(
+        directory: &Path,
+        reopen: Reopen,
+        codec: Codec,
+        checked: bool,
+    ) -> Result<(Self, Option<Time>), redb::Error> {
         let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen, codec };
-        disk.ensure_open()?;
+        let mut builder = builder();
+        builder.set_check_integrity_on_open(checked);
+        disk.open_with(builder)?;
         let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
         Ok((disk, mark))
     }
@@ -126,12 +139,18 @@ impl Disk {
         })
     }
 
-    /// Opens the database if it is closed.
-    pub(super) fn ensure_open(&self) -> Result<(), redb::Error> {
-        if self.with(|_| Ok(())).is_err() {
-            let open = Open { database: guarded(&self.reopen)?, inode: inode(&self.file)? };
-            *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
+    /// Opens the database if it is closed; says whether it was.
+    pub(super) fn ensure_open(&self) -> Result<bool, redb::Error> {
+        let closed = self.with(|_| Ok(())).is_err();
+        if closed {
+            self.open_with(builder())?;
         }
+        Ok(closed)
+    }
+
+    fn open_with(&self, builder: Builder) -> Result<(), redb::Error> {
+        let open = Open { database: guarded(|| (self.reopen)(builder))?, inode: inode(&self.file)? };
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
         Ok(())
     }
 

@@ -2,12 +2,14 @@
 
 mod disk;
 mod high_water;
+mod rest;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::future::{Future, ready};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,7 +21,7 @@ use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
-use disk::{Disk, Reopen};
+use disk::{Disk, FILE, Reopen};
 use high_water::HighWater;
 use tables::{Change, Snapshot, Stored};
 use writer::{Request, Writer};
@@ -45,6 +47,22 @@ pub struct EmbeddedStore {
     writer: Option<JoinHandle<()>>,
 }
 
+/// Where the database is, and how it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The directory of the database.
+    pub path: PathBuf,
+    /// Whether every page is checked against its checksum before the first request.
+    pub check_at_start: bool,
+}
+
+impl Settings {
+    /// The database in this directory, checked at the start.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), check_at_start: true }
+    }
+}
+
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -56,7 +74,19 @@ pub enum OpenError {
     /// The database has a layout that this version does not know.
     #[error("the store in {0} was written by another version of oncegate")]
     UnknownLayout(PathBuf),
-    /// The directory or the file cannot be used, or the file is damaged.
+    /// The file is not the one that was written: cut short, changed, or no database at all.
+    #[error(
+        "the store in {path} cannot be opened: {FILE} is damaged ({reason}). Put a backup in its place (`oncegate backup` \
+         makes them). Operations that are not in it may run a second time, and so may all of them when the file is just \
+         removed"
+    )]
+    Damaged {
+        /// The directory.
+        path: PathBuf,
+        /// What the database says.
+        reason: String,
+    },
+    /// The directory or the file cannot be used.
     #[error("the store in {path} cannot be opened: {reason}")]
     Unusable {
         /// The directory.
@@ -67,28 +97,31 @@ pub enum OpenError {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in the directory `path`, which is made if it is missing. Calls end within `command_timeout`.
+    /// Opens the store; its directory is made if it is missing. Calls end within `command_timeout`.
     /// `clock` is calibrated with the store's time; `codec` makes records into bytes.
     ///
     /// # Errors
     /// When another process has it open, it is of another version, or it cannot be read.
-    pub fn open(path: &Path, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
+    pub fn open(settings: &Settings, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
+        let path = &settings.path;
         disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))?;
-        Self::start(path, disk::opener(path), command_timeout, clock, codec)
+        Self::start(settings, disk::opener(path), command_timeout, clock, codec)
     }
 
     fn start(
-        path: &Path,
+        settings: &Settings,
         reopen: Reopen,
         command_timeout: Duration,
         clock: Clock,
         codec: Codec,
     ) -> Result<Self, OpenError> {
-        let (disk, mark) = Disk::open(path, reopen, codec).map_err(|error| OpenError::new(path, error))?;
+        let path = &settings.path;
+        let (disk, mark) =
+            Disk::open(path, reopen, codec, settings.check_at_start).map_err(|error| OpenError::new(path, error))?;
         let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
         let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark, Clock::wall())));
         let (requests, queue) = mpsc::channel(QUEUE);
-        let writer = Writer { disk: Arc::clone(&disk), time: Arc::clone(&time), requests: queue };
+        let writer = Writer::new(Arc::clone(&disk), Arc::clone(&time), queue);
         let writer = std::thread::Builder::new()
             .name("embedded-store".to_owned())
             .spawn(|| writer.run())
@@ -221,6 +254,16 @@ impl OpenError {
     fn new(path: &Path, error: redb::Error) -> Self {
         match error {
             redb::Error::DatabaseAlreadyOpen => Self::InUse(path.to_owned()),
+            redb::Error::Corrupted(reason) => Self::Damaged { path: path.to_owned(), reason },
+            // No gateway ever wrote another version.
+            error @ redb::Error::UpgradeRequired(_) => {
+                Self::Damaged { path: path.to_owned(), reason: error.to_string() }
+            }
+            redb::Error::Io(error)
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                Self::Damaged { path: path.to_owned(), reason: error.to_string() }
+            }
             other => Self::Unusable { path: path.to_owned(), reason: other.to_string() },
         }
     }
