@@ -1,5 +1,6 @@
 //! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
 
+mod backup;
 mod bodies;
 mod keys;
 
@@ -24,6 +25,7 @@ use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
+use crate::store::Opened;
 use crate::telemetry::Metrics;
 use crate::wire::Inbound;
 use crate::wire::framing::Fault;
@@ -86,6 +88,7 @@ pub struct Admin {
     rules: Box<dyn Fn() -> Arc<Rules> + Send + Sync>,
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
+    store: Arc<Opened>,
     leaving: CancellationToken,
     /// Calls whose bodies may be read at once.
     bodies: Semaphore,
@@ -98,17 +101,19 @@ impl Admin {
         rules: impl Fn() -> Arc<Rules> + Send + Sync + 'static,
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
+        store: Arc<Opened>,
         leaving: CancellationToken,
         connections: usize,
     ) -> Self {
         let bodies = Semaphore::new(connections.div_ceil(4));
-        Self { rules: Box::new(rules), arbiter, metrics, leaving, bodies }
+        Self { rules: Box::new(rules), arbiter, metrics, store, leaving, bodies }
     }
 
     /// The door's paths.
     pub fn router(self) -> Router {
         let admin = Arc::new(self);
         let api = Router::new()
+            .route("/api/v1/backup", get(backup::stream))
             .route("/api/v1/keys/{id}", get(keys::show))
             .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), bodies::read))

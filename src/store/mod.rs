@@ -7,7 +7,7 @@ pub mod memory;
 mod open;
 pub mod redis;
 
-pub use open::{OpenError, Opened, open};
+pub use open::{NoBackup, OpenError, Opened, open};
 
 use std::future::Future;
 use std::pin::Pin;

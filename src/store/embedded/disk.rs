@@ -5,12 +5,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{Builder, Database, ReadableDatabase};
 
 use super::super::codec::Codec;
-use super::tables::{self, RECORDS, Snapshot, Tables};
+use super::tables::{self, Frozen, RECORDS, Snapshot, Tables};
 use crate::machine::Time;
 
 pub(super) const FILE: &str = "records.redb";
@@ -30,6 +31,8 @@ pub(super) struct Disk {
     open: RwLock<Option<Open>>,
     file: PathBuf,
     reopen: Reopen,
+    /// Whether every page is checked when it is opened next.
+    suspect: AtomicBool,
     /// How records become bytes.
     pub(super) codec: Codec,
 }
@@ -38,6 +41,8 @@ struct Open {
     database: Database,
     /// Which file was opened.
     inode: Inode,
+    /// How long it was after the last commit.
+    length: AtomicU64,
 }
 
 /// Device and number: what stays of a file when its name has gone.
@@ -49,7 +54,7 @@ fn inode(file: &Path) -> io::Result<Inode> {
 }
 
 /// The settings, before the file is named.
-fn builder() -> Builder {
+pub(super) fn builder() -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     builder
@@ -87,8 +92,9 @@ pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn sync(directory: &Path) -> Result<(), redb::Error> {
-    Ok(File::open(directory)?.sync_all()?)
+/// Makes the names in a directory durable.
+pub(super) fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 /// How to open the database of a directory.
@@ -106,10 +112,9 @@ impl Disk {
         codec: Codec,
         checked: bool,
     ) -> Result<(Self, Option<Time>), redb::Error> {
-        let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen, codec };
-        let mut builder = builder();
-        builder.set_check_integrity_on_open(checked);
-        disk.open_with(builder)?;
+        let (open, suspect) = (RwLock::new(None), AtomicBool::new(checked));
+        let disk = Self { open, file: directory.join(FILE), reopen, suspect, codec };
+        disk.ensure_open()?;
         let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
         Ok((disk, mark))
     }
@@ -118,6 +123,11 @@ impl Disk {
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
         let records = self.with(|database| Ok(database.begin_read()?.open_table(RECORDS)?))?;
         Ok(Snapshot { records, codec: self.codec.clone() })
+    }
+
+    /// The whole database as the last commit left it; none if its layout is a stranger's.
+    pub(super) fn frozen(&self) -> Result<Option<Frozen>, redb::Error> {
+        self.with(|database| Frozen::new(&database.begin_read()?))
     }
 
     /// Runs `steps` in one write transaction, and commits durably if they say that they changed anything.
@@ -137,32 +147,51 @@ impl Disk {
             }
             Ok(value)
         })
+        .inspect(|_| self.measure())
+    }
+
+    /// Takes note of how long the file is: commits alone may change it.
+    pub(super) fn measure(&self) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(open), Ok(facts)) = (open.as_ref(), self.file.metadata()) {
+            open.length.store(facts.len(), Ordering::Relaxed);
+        }
     }
 
     /// Opens the database if it is closed; says whether it was.
     pub(super) fn ensure_open(&self) -> Result<bool, redb::Error> {
-        let closed = self.with(|_| Ok(())).is_err();
-        if closed {
-            self.open_with(builder())?;
+        if self.with(|_| Ok(())).is_ok() {
+            return Ok(false);
         }
-        Ok(closed)
-    }
-
-    fn open_with(&self, builder: Builder) -> Result<(), redb::Error> {
-        let open = Open { database: guarded(|| (self.reopen)(builder))?, inode: inode(&self.file)? };
+        let mut builder = builder();
+        builder.set_check_integrity_on_open(self.suspect.load(Ordering::Relaxed));
+        let database = guarded(|| (self.reopen)(builder))?;
+        self.suspect.store(false, Ordering::Relaxed);
+        let length = AtomicU64::new(self.file.metadata()?.len());
+        let open = Open { database, inode: inode(&self.file)?, length };
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
-        Ok(())
+        Ok(true)
     }
 
-    /// Fails when the open file is not the one of its name any longer: removed or replaced, it would take further writes
-    /// and lose them all with the end of this process.
-    pub(super) fn ensure_named(&self) -> Result<(), redb::Error> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let opened = open.as_ref().ok_or(redb::Error::DatabaseClosed)?.inode;
-        if inode(&self.file)? == opened {
-            return Ok(());
+    /// Takes note of a fault: where it speaks of the file's content, the next opening looks at all of it.
+    pub(super) fn suspect(&self, error: &redb::Error) {
+        if matches!(error, redb::Error::Corrupted(_)) {
+            self.suspect.store(true, Ordering::Relaxed);
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the database's name").into())
+    }
+
+    /// Fails when the open file is not the one of its name any longer, or was cut: it would take further writes and lose
+    /// them all with the end of this process.
+    pub(super) fn ensure_sound(&self) -> Result<(), redb::Error> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = open.as_ref().ok_or(redb::Error::DatabaseClosed)?;
+        if inode(&self.file)? != open.inode {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the database's name").into());
+        }
+        if self.file.metadata()?.len() < open.length.load(Ordering::Relaxed) {
+            return Err(redb::Error::Corrupted("something has cut the file".to_owned()));
+        }
+        Ok(())
     }
 
     /// Closes the database and gives its lock back. Snapshots that are still about read no more.

@@ -1,5 +1,6 @@
 //! Records in a database file of this gateway's own: durable, for one process. Not shared between gateways.
 
+mod backup;
 mod disk;
 mod high_water;
 mod rest;
@@ -15,12 +16,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
+pub use backup::{Copied, Copier, CopyError};
 use disk::{Disk, FILE, Reopen};
 use high_water::HighWater;
 use tables::{Change, Snapshot, Stored};
@@ -32,6 +35,9 @@ const QUEUE: usize = 512;
 /// Reads that may be on the disk at once. A disk that hangs holds this many threads and no more.
 const READS: usize = 16;
 
+/// Pieces of a backup that wait for whoever reads it.
+const PIECES: usize = 4;
+
 /// How long the record of a probe may stay when the process dies in the middle.
 const PROBE_LIFE: Duration = Duration::from_secs(10);
 
@@ -42,9 +48,24 @@ pub struct EmbeddedStore {
     clock: Clock,
     command_timeout: Duration,
     reads: Arc<Semaphore>,
+    backups: Arc<Semaphore>,
     /// None only while the store is dropped.
     requests: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
+}
+
+/// A backup on its way, in pieces. An error in it means that there is no more to come.
+pub type Dump = mpsc::Receiver<io::Result<Bytes>>;
+
+/// Why no backup was begun.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDump {
+    /// One is on its way already.
+    #[error("another backup is under way")]
+    Busy,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Where the database is, and how it is opened.
@@ -127,8 +148,8 @@ impl EmbeddedStore {
             .spawn(|| writer.run())
             .map_err(|error| OpenError::new(path, error.into()))?;
         clock.calibrate(time.now(), Duration::ZERO);
-        let reads = Arc::new(Semaphore::new(READS));
-        Ok(Self { disk, time, clock, command_timeout, reads, requests: Some(requests), writer: Some(writer) })
+        let (reads, backups) = (Arc::new(Semaphore::new(READS)), Arc::new(Semaphore::new(1)));
+        Ok(Self { disk, time, clock, command_timeout, reads, backups, requests: Some(requests), writer: Some(writer) })
     }
 
     /// Frees some expired records, at most 200, and says how many. Writes do the same in passing; this is for a store
@@ -138,6 +159,27 @@ impl EmbeddedStore {
     /// When the store is unavailable.
     pub async fn reclaim(&self) -> Result<usize, StoreError> {
         self.ask(Request::Reclaim).await
+    }
+
+    /// The whole database as it is now, for a [`Copier`]. Changes go on meanwhile and are not in it. It goes at the
+    /// reader's pace, and holds the room of what was changed meanwhile: one at a time.
+    ///
+    /// # Errors
+    /// When another one is under way, or the store is unavailable.
+    pub async fn backup(&self) -> Result<Dump, NoDump> {
+        let permit = Arc::clone(&self.backups).try_acquire_owned().map_err(|_| NoDump::Busy)?;
+        let disk = Arc::clone(&self.disk);
+        let frozen = self.blocking(move || disk.frozen()?.ok_or(redb::Error::DatabaseClosed)).await?;
+        let (sender, dump) = mpsc::channel(PIECES);
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let sink = |piece: Vec<u8>| sender.blocking_send(Ok(piece.into())).is_ok();
+            if let Err(error) = disk::guarded(|| backup::dump(&frozen, sink)) {
+                tracing::error!(%error, "a backup broke off");
+                let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
+            }
+        });
+        Ok(dump)
     }
 
     async fn change(&self, id: &OperationId, expect: Expect, put: Option<&Record>) -> Result<Written, StoreError> {
@@ -158,17 +200,25 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Reads on a thread that may wait for the disk.
+    /// Looks at the records as the last commit left them.
     async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Snapshot, Time) -> Result<T, redb::StorageError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (disk, now) = (Arc::clone(&self.disk), self.time.now());
+        self.blocking(move || Ok(look(&disk.snapshot()?, now)?)).await
+    }
+
+    /// Works on a thread that may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
         self.bounded(async {
             let permit = Arc::clone(&self.reads).acquire_owned().await;
             let work = move || {
                 let _permit = permit;
-                disk::guarded(|| Ok(look(&disk.snapshot()?, now)?)).map_err(|error| error.to_string())
+                disk::guarded(work).map_err(|error| error.to_string())
             };
             let outcome = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()));
             outcome.map_err(|reason| self.mend(reason))
@@ -207,6 +257,19 @@ impl EmbeddedStore {
         self.change(&id, Expect::Fence(record.fence), None).await?;
         Ok(())
     }
+}
+
+/// Hands the database in `path`, which no gateway has open, to `sink` for a [`Copier`], as long as that takes it.
+///
+/// # Errors
+/// When there is none, a gateway has it open, or it cannot be read.
+pub fn dump_closed(path: &Path, sink: impl FnMut(Vec<u8>) -> bool) -> Result<(), OpenError> {
+    let failed = |error| OpenError::new(path, error);
+    let (disk, mark) = Disk::open(path, disk::opener(path), Codec::default(), true).map_err(failed)?;
+    mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
+    let dumped = disk::guarded(|| disk.frozen()?.map_or(Ok(true), |frozen| backup::dump(&frozen, sink)));
+    disk.close();
+    dumped.map(drop).map_err(failed)
 }
 
 impl Store for EmbeddedStore {

@@ -88,11 +88,13 @@ impl Writer {
         let Err(error) = done else { return };
         tracing::error!(%error, "the embedded store failed and is closed");
         batch.fail(&error.to_string());
+        self.disk.suspect(&error);
         self.disk.close();
         if self.rest.begin(Clock::instant(), &error)
             && let Err(error) = guarded(|| self.reopen())
         {
             tracing::error!(%error, "the embedded store stays closed");
+            self.disk.suspect(&error);
             self.disk.close();
         }
     }
@@ -108,7 +110,7 @@ impl Writer {
     }
 
     fn execute(&self, batch: &mut Batch) -> Result<(), redb::Error> {
-        self.disk.ensure_named()?;
+        self.disk.ensure_sound()?;
         let now = self.time.now();
         self.refuse_losers(batch, now)?;
         if batch.changes.is_empty() && batch.reclaims.is_empty() {
