@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderValue, Request, StatusCode};
+use axum::http::{Request, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Body as _;
@@ -15,8 +14,8 @@ use http_body_util::LengthLimitError;
 use super::{Admin, problem};
 use crate::wire::InboundError;
 
-/// How long a body may be, in bytes.
-const LIMIT: usize = 64 * 1024;
+/// How long a body may be, in bytes. It has room for an answer of a usual size that an operator gives.
+const LIMIT: usize = 1024 * 1024;
 
 /// Reads a call's body before the call is answered. Only a part of the connections may be at this at once, so that slow
 /// ones leave room for probes.
@@ -26,9 +25,7 @@ pub(super) async fn read(State(admin): State<Arc<Admin>>, request: Request<Body>
     }
     let Ok(_place) = admin.bodies.try_acquire() else {
         let detail = "Too many calls are sending their bodies.";
-        let mut refusal = problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail);
-        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        return refusal;
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail);
     };
     let (head, body) = request.into_parts();
     match to_bytes(body, LIMIT).await {

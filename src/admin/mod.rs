@@ -1,20 +1,23 @@
-//! Door 3, the operators': health, metrics, records, and the way out of doubt. Clients never come here.
+//! Door 3, the operators': health, metrics, records, doubts and the way out of them. Clients never come here.
 
+mod answer;
 mod backup;
 mod bodies;
+mod doubts;
 mod keys;
+mod resolve;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -69,8 +72,23 @@ pub enum Ready {
 pub struct Namespace {
     /// The route's name.
     pub route: String,
+    /// The names of further routes that share the namespace: a record does not say which of them it is from.
+    pub others: Vec<String>,
     /// The route's rules.
     pub terms: Terms,
+    /// Whether the route only counts: its doubts are nobody's trouble.
+    pub shadow: bool,
+    /// The largest answer body that the route keeps, in bytes.
+    pub response_body_limit: usize,
+    /// Names that the route replays although replays drop them by default.
+    pub allow_headers: Vec<HeaderName>,
+}
+
+impl Namespace {
+    /// Whether records of this namespace may be from the route of this name.
+    fn is_of(&self, route: &str) -> bool {
+        self.route == route || self.others.iter().any(|other| other == route)
+    }
 }
 
 /// What the door goes by, as one configuration has it.
@@ -115,7 +133,8 @@ impl Admin {
         let api = Router::new()
             .route("/api/v1/backup", get(backup::stream))
             .route("/api/v1/keys/{id}", get(keys::show))
-            .route("/api/v1/keys/{id}/resolve", post(keys::resolve))
+            .route("/api/v1/keys/{id}/resolve", post(resolve::resolve))
+            .route("/api/v1/doubts", get(doubts::list))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), bodies::read))
             .layer(middleware::from_fn_with_state(Arc::clone(&admin), authorize));
         Router::new()
@@ -123,19 +142,26 @@ impl Admin {
             .route("/livez", get(|| async { "ok\n" }))
             .route("/readyz", get(readyz))
             .merge(api)
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
             .with_state(admin)
     }
 }
 
+/// Who calls, for the audit log.
+#[derive(Debug, Clone, Copy)]
+struct Peer(IpAddr);
+
 /// Answers one request of the operators' listener, whose body may take this long.
-pub async fn handle(router: Router, request: Request<Inbound>, body_timeout: Duration) -> Response {
+pub async fn handle(router: Router, request: Request<Inbound>, peer: IpAddr, body_timeout: Duration) -> Response {
     if let Some(fault) = request.extensions().get::<Fault>() {
-        return (fault.kind.status(), format!("{fault}\n")).into_response();
+        return problem(fault.kind.status(), "bad-request", &fault.to_string());
     }
-    let request = request.map(|mut body| {
+    let mut request = request.map(|mut body| {
         body.within(body_timeout);
         Body::new(body)
     });
+    request.extensions_mut().insert(Peer(peer));
     let answer: Result<Response, Infallible> = router.oneshot(request).await;
     answer.unwrap_or_else(|never| match never {})
 }
@@ -167,7 +193,7 @@ async fn authorize(State(admin): State<Arc<Admin>>, request: Request<Body>, next
     }
     let mut refusal =
         problem(StatusCode::UNAUTHORIZED, "unauthorized", "This needs `Authorization: Bearer` with the admin token.");
-    refusal.headers_mut().insert(WWW_AUTHENTICATE, axum::http::HeaderValue::from_static("Bearer"));
+    refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refusal
 }
 
@@ -176,15 +202,32 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A refusal in the form of RFC 9457.
+async fn not_found() -> Response {
+    problem(StatusCode::NOT_FOUND, "not-found", "There is nothing of this name here.")
+}
+
+async fn method_not_allowed() -> Response {
+    problem(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "`Allow` lists the methods that this path takes.")
+}
+
+/// A refusal in the form of RFC 9457. What is short or slow may be there the next time: the same call is worth repeating.
 fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
-    let title = status.canonical_reason().unwrap_or("Refused");
-    let body = serde_json::json!({
+    let passes = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::REQUEST_TIMEOUT].contains(&status);
+    let again = passes && code != "record-unreadable";
+    let mut body = serde_json::json!({
         "type": format!("urn:oncegate:problem:{code}"),
-        "title": title,
+        "title": status.canonical_reason().unwrap_or("Refused"),
         "status": status.as_u16(),
         "detail": detail,
         "code": code,
+        "retry": if again { "same-key" } else { "stop" },
     });
-    (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+    if again {
+        body["retry_after"] = 1.into();
+    }
+    let mut refusal = (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response();
+    if again {
+        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    refusal
 }

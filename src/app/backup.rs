@@ -65,7 +65,7 @@ pub fn backup(settings: &Settings, to: &Path, admin: Option<SocketAddr>) -> Resu
     match embedded::dump_closed(&original.path, sink) {
         Err(embedded::OpenError::InUse(_)) => {
             let at = door(settings, admin)?;
-            let runtime = super::runtime().map_err(|error| Door(at).failed(error))?;
+            let runtime = super::runtime().map_err(|error| Door(at).failed(&error))?;
             runtime.block_on(Door(at).fetch(settings.admin.token.as_deref(), &mut copier))?;
         }
         done => done?,
@@ -96,7 +96,7 @@ impl Door {
     async fn fetch(self, token: Option<&str>, copier: &mut Copier) -> Result<(), BackupError> {
         let mut body = self.ask(token).await?;
         while let Some(frame) = self.within(body.frame()).await? {
-            if let Ok(piece) = frame.map_err(|error| self.failed(error))?.into_data() {
+            if let Ok(piece) = frame.map_err(|error| self.failed(&error))?.into_data() {
                 copier.feed(&piece)?;
             }
         }
@@ -104,16 +104,16 @@ impl Door {
     }
 
     async fn ask(self, token: Option<&str>) -> Result<Incoming, BackupError> {
-        let stream = self.within(TcpStream::connect(self.0)).await?.map_err(|error| self.failed(error))?;
+        let stream = self.within(TcpStream::connect(self.0)).await?.map_err(|error| self.failed(&error))?;
         let begun = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
-        let (mut calls, connection) = begun.map_err(|error| self.failed(error))?;
+        let (mut calls, connection) = begun.map_err(|error| self.failed(&error))?;
         tokio::spawn(connection);
         let mut request = Request::get("/api/v1/backup").header(HOST, self.0.to_string());
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Empty::new()).map_err(|error| self.failed(error))?;
-        let answer = self.within(calls.send_request(request)).await?.map_err(|error| self.failed(error))?;
+        let request = request.body(Empty::new()).map_err(|error| self.failed(&error))?;
+        let answer = self.within(calls.send_request(request)).await?.map_err(|error| self.failed(&error))?;
         let (head, body) = answer.into_parts();
         if head.status == StatusCode::OK {
             return Ok(body);
@@ -122,14 +122,14 @@ impl Door {
         let told = told.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let problem: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
         let detail = problem["detail"].as_str().map_or_else(|| head.status.to_string(), str::to_owned);
-        Err(self.failed(detail))
+        Err(self.failed(&detail))
     }
 
     async fn within<T>(self, work: impl Future<Output = T>) -> Result<T, BackupError> {
-        timeout(PATIENCE, work).await.map_err(|_| self.failed(format!("silent for {PATIENCE:?}")))
+        timeout(PATIENCE, work).await.map_err(|_| self.failed(&format!("silent for {PATIENCE:?}")))
     }
 
-    fn failed(self, why: impl ToString) -> BackupError {
+    fn failed(self, why: &impl ToString) -> BackupError {
         BackupError::Door { at: self.0, why: why.to_string() }
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("filter", filter != old.filter),
         ("replay_cache", new.arbiter.replay_cache != old.arbiter.replay_cache),
         ("log.format", new.log.format != old.log.format),
+        ("log.audit", new.log.audit != old.log.audit),
     ];
     all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
@@ -147,6 +148,6 @@ routes:
         assert_eq!(fixed("workers: 77\nreplay_cache: 0"), ["workers", "replay_cache"]);
         assert_eq!(fixed("admin: { listen: none }"), ["admin.listen"]);
         assert_eq!(fixed("store: { path: elsewhere }\nfilter: { capacity: 5000 }"), ["store", "filter"]);
-        assert_eq!(fixed("log: { format: json, level: debug }"), ["log.format"]);
+        assert_eq!(fixed("log: { format: json, level: debug, audit: elsewhere }"), ["log.format", "log.audit"]);
     }
 }

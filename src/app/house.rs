@@ -76,8 +76,8 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: Listener) {
         })
     };
     let timing = Arc::clone(&live);
-    let handle = move |request: Request<Inbound>, _: Arc<Client>| {
-        admin::handle(router.clone(), request, timing.now().settings.gateway.limits.body_timeout)
+    let handle = move |request: Request<Inbound>, client: Arc<Client>| {
+        admin::handle(router.clone(), request, client.peer, timing.now().settings.gateway.limits.body_timeout)
     };
     if let Err(error) = server::serve(listener, doorway, handle).await {
         tracing::error!(%error, "operators' listener lost");

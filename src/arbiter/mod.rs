@@ -24,8 +24,8 @@ use unconfirmed::Pending;
 
 use crate::clock::Clock;
 use crate::machine::{
-    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
-    asked_by,
+    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, Untimely,
+    admit, asked_by,
 };
 use crate::store::filter::Filter;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -108,6 +108,8 @@ pub enum Admitted {
     Proceed(Permit),
     /// It may not.
     Duplicate(Duplicate),
+    /// It may not: nothing is known of its key, and its key is too old, or not made yet.
+    Untimely(Untimely),
 }
 
 /// Which policy and which route's counters an attempt runs under.
@@ -172,6 +174,10 @@ impl Arbiter {
                     Written::Lost(newer) => found = newer,
                 },
                 Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
+                Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
+                    None => return Ok(Admitted::Untimely(untimely)),
+                    known => found = known,
+                },
             }
             found = self.withdraw_own(id, found).await?;
         }
@@ -213,7 +219,7 @@ impl Arbiter {
         let record = self.shared.cache.get(&arrival.operation, now)?;
         match admit(Some(&record), arrival, &terms.policy, attempt, now) {
             Admission::Duplicate(duplicate) => Some(duplicate),
-            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } => None,
+            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } | Admission::Untimely(_) => None,
         }
     }
 
@@ -245,6 +251,15 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    /// What the store holds, or would if it had not lost it.
+    async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Record>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+        match self.shared.dispatched.known(id, self.shared.clock.now()) {
+            Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known, policy).await,
+            _ => Ok(found),
+        }
     }
 
     async fn write_lapse(

@@ -1,9 +1,10 @@
 //! The right to act, as a value. Whoever holds it settles it; dropped unsettled, the operation is in doubt, never free.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Arbiter, Terms};
+use crate::clock::Clock;
 use crate::machine::{
     Cause, Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, recall, renew, settle,
 };
@@ -23,6 +24,7 @@ pub struct Permit {
     /// A renewal found that the record no longer speaks of this attempt as running.
     lost: bool,
     settled: bool,
+    begun: Instant,
 }
 
 /// A permit whose outcome the store has not taken yet.
@@ -56,7 +58,7 @@ impl Permit {
         let shared = arbiter.shared();
         shared.lines.begin(id, record.fence.attempt);
         terms.route.attempts_running(1);
-        Self { arbiter, id, record, terms, lost: false, settled: false }
+        Self { arbiter, id, record, terms, lost: false, settled: false, begun: Clock::instant() }
     }
 
     /// The operation.
@@ -138,6 +140,9 @@ impl Permit {
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
+        if !matches!(ending, Ending::NotSent) {
+            self.terms.route.attempt_took(self.begun.elapsed());
+        }
         match self.try_settle(&ending).await {
             Ok(settled) => Ok(settled),
             Err(error) => Err(Unsettled { permit: self, ending, error }),
@@ -186,6 +191,7 @@ impl Drop for Permit {
                 terms: self.terms.clone(),
                 lost: self.lost,
                 settled: true,
+                begun: self.begun,
             };
             abandon(heir, &shared.tasks);
             return;

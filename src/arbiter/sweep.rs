@@ -7,10 +7,12 @@ use std::time::Duration;
 use super::Arbiter;
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
-use crate::telemetry::{RouteMetrics, StoreOp};
+use crate::telemetry::{DoubtsFound, RouteMetrics, StoreOp};
 
 /// Records looked at in one step.
 const PAGE: usize = 500;
+/// How long before its end a doubt counts as expiring: time for somebody to look into it.
+const SOON: Duration = Duration::from_hours(24);
 
 /// A namespace that the sweep knows: its route's counters, and how long its doubts are remembered.
 #[derive(Clone)]
@@ -25,8 +27,15 @@ pub struct Watched {
 pub struct Sweep {
     watched: HashMap<NamespaceTag, Watched>,
     from: Cursor,
-    /// Doubts of this pass: how many, and since when the oldest.
-    doubts: HashMap<NamespaceTag, (usize, Time)>,
+    /// Doubts of this pass.
+    doubts: HashMap<NamespaceTag, Found>,
+}
+
+/// Doubts of one namespace.
+struct Found {
+    count: usize,
+    expiring: usize,
+    oldest: Time,
 }
 
 impl Sweep {
@@ -40,7 +49,7 @@ impl Sweep {
         let before = std::mem::replace(&mut self.watched, watched);
         let stays = |route: &RouteMetrics| self.watched.values().any(|watched| watched.route.name() == route.name());
         for gone in before.values().filter(|watched| !stays(&watched.route)) {
-            gone.route.doubts_found(0, Duration::ZERO);
+            gone.route.doubts_found(DoubtsFound::default());
         }
     }
 
@@ -85,9 +94,13 @@ impl Sweep {
             }
         };
         if let State::InDoubt { since, .. } = record.state {
-            let (count, oldest) = self.doubts.entry(record.namespace).or_insert((0, since));
-            *count += 1;
-            *oldest = since.min(*oldest);
+            let found = self.doubts.entry(record.namespace).or_insert(Found { count: 0, expiring: 0, oldest: since });
+            found.count += 1;
+            found.oldest = since.min(found.oldest);
+            // Where doubts are short, the last half of their time.
+            if record.expires.since(now) <= SOON.min(*doubt_retention / 2) {
+                found.expiring += 1;
+            }
         }
         Ok(())
     }
@@ -96,8 +109,12 @@ impl Sweep {
         let doubts = std::mem::take(&mut self.doubts);
         let now = arbiter.shared().clock.now();
         for (namespace, watched) in &self.watched {
-            let (count, oldest) = doubts.get(namespace).map_or((0, now), |found| *found);
-            watched.route.doubts_found(count, now.since(oldest));
+            let found = doubts.get(namespace).map_or_else(DoubtsFound::default, |found| DoubtsFound {
+                count: found.count,
+                expiring: found.expiring,
+                oldest: now.since(found.oldest),
+            });
+            watched.route.doubts_found(found);
         }
     }
 }

@@ -233,6 +233,7 @@ mod tests {
             attempt_timeout: hour,
             retention: hour,
             doubt_retention: hour,
+            clock_skew: None,
             in_doubt: InDoubt::Hold,
             compare: true,
             outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

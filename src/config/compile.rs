@@ -208,7 +208,7 @@ fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::
         let policy = &guard.policy;
         let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
         let retention = if trusted { policy.doubt_retention } else { policy.retention };
-        policy.attempt_timeout + policy.doubt_retention + retention
+        policy.attempt_timeout + policy.doubt_retention + retention + policy.slack()
     });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,
@@ -224,7 +224,8 @@ fn log(section: &Log, report: &mut Report) -> Option<telemetry::LogSettings> {
         let message = format!("`{}` is no log level: write error, warn, info, debug or trace", level.value.0);
         report.fault(&level.place, message);
     }
-    Some(telemetry::LogSettings { format: *section.format.value()?, level: section.level.value()?.0.clone() })
+    let audit = section.audit.either(|audit| Some(PathBuf::from(&audit.value.0)), || None)?;
+    Some(telemetry::LogSettings { format: *section.format.value()?, level: section.level.value()?.0.clone(), audit })
 }
 
 /// Whether a text selects log lines as it seems to. A lone word is a level here: `tracing` would take `warning` for the

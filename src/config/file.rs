@@ -151,6 +151,8 @@ section! {
         format: telemetry::LogFormat = Default("text"),
         /// A level (error, warn, info, debug, trace), or filter directives of `tracing`.
         level: Text = Default("info"),
+        /// A file that what operators did is added to as well, a JSON object a line; no level silences it (default: none).
+        audit: Text = Optional,
     }
     later { "file", "otlp" }
 }

@@ -8,6 +8,7 @@ mod finding;
 mod front;
 mod guard;
 mod interpolate;
+mod key_age;
 mod limits;
 mod reach;
 mod reader;

@@ -50,6 +50,9 @@ pub fn show(settings: &Settings) -> String {
         };
         page.put("format", format);
         page.put("level", quoted(&settings.log.level));
+        if let Some(audit) = &settings.log.audit {
+            page.put("audit", quoted(audit.display()));
+        }
     });
     page.section("upstreams", |page| {
         for upstream in &settings.upstreams {

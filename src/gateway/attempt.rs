@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::{Body, Gathered, Piece, count};
 use super::limits::{Budget, Hold, Slot};
-use super::marks;
 use super::problem::Problem;
 use super::settings::Guard;
 use super::word::hear;
+use super::{again, marks};
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
@@ -110,7 +110,8 @@ impl Attempt {
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
         let ending = ending(&ended, &self.guard, origin.as_ref());
-        conclude(self.permit, ended, ending, pipe, self.marked).await;
+        let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
+        conclude(self.permit, ended, ending, pipe, again).await;
     }
 }
 
@@ -151,12 +152,13 @@ impl Exchange {
 }
 
 /// Records the outcome, then answers. A store that does not take it is tried again, after the client has its answer.
+/// `again` is when a doubt is worth asking for; none where the gateway says nothing of its own.
 async fn conclude(
     permit: Permit,
     ended: Exchange,
     ending: Ending,
     pipe: Option<oneshot::Sender<Delivery>>,
-    marked: bool,
+    again: Option<Duration>,
 ) {
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
@@ -167,7 +169,7 @@ async fn conclude(
         tracing::warn!(operation = %operation.short(), attempt = number, why = ended.why(), "in doubt");
     }
     let doubt = doubtful.then_some(operation);
-    let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubt, marked);
+    let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubt, again);
     if let (Some(client), Some(delivery)) = (pipe, delivery) {
         // A client that has left gets nothing; the outcome is recorded all the same.
         let _ = client.send(delivery);
@@ -326,12 +328,12 @@ fn deliver(
     settled: Option<Settled>,
     first: bool,
     doubt: Option<OperationId>,
-    marked: bool,
+    again: Option<Duration>,
 ) -> Option<Delivery> {
     match exchange {
         Exchange::Whole { head, body, hold, .. } => {
             let mut response = Response::from_parts(head, Body::held(body, hold));
-            if marked {
+            if again.is_some() {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);
                 }
@@ -357,8 +359,8 @@ fn deliver(
             let not_executed = settled.map_or(first, |settled| settled == Settled::NotSent);
             Some(Err(Problem::UpstreamUnreachable { shortage, in_doubt: !not_executed }))
         }
-        Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { guarded: marked })),
-        Exchange::TimedOut(_) | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { guarded: marked })),
+        Exchange::Broken(_) => Some(Err(Problem::UpstreamFailed { again })),
+        Exchange::TimedOut(_) | Exchange::Abandoned => Some(Err(Problem::UpstreamTimeout { again })),
     }
 }
 
@@ -379,7 +381,7 @@ mod tests {
             (Some(Settled::Kept(Time(1))), true, true),
         ] {
             let exchange = Exchange::NotSent { why: "refused".to_owned(), shortage: false };
-            let told = deliver(exchange, settled, first, None, true);
+            let told = deliver(exchange, settled, first, None, Some(Duration::ZERO));
             let Some(Err(Problem::UpstreamUnreachable { in_doubt, .. })) = told else { panic!("no refusal") };
             assert_eq!(in_doubt, expected, "{settled:?} {first}");
         }

@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, Response, StatusCode};
 
+use super::again::Outlook;
 use super::body::Body;
 use super::marks;
 use super::problem::Problem;
@@ -14,10 +15,13 @@ pub(super) fn tell(
     guard: &Guard,
     duplicate: Duplicate,
     origin: Option<&HeaderValue>,
+    outlook: &Outlook<'_>,
 ) -> Result<Response<Body>, Problem> {
     match duplicate {
-        Duplicate::InFlight { .. } => Err(Problem::InFlight(guard.in_flight_status)),
-        Duplicate::InDoubt => Err(Problem::OutcomeUnknown),
+        Duplicate::InFlight { since } => {
+            Err(Problem::InFlight { status: guard.in_flight_status, again: outlook.running(since) })
+        }
+        Duplicate::InDoubt { since } => Err(Problem::OutcomeUnknown { again: outlook.in_doubt(since) }),
         Duplicate::Changed => Err(Problem::KeyReused),
         Duplicate::Unsure => Err(Problem::Duplicate {
             status: StatusCode::CONFLICT,

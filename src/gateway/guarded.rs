@@ -6,20 +6,20 @@ use std::time::Duration;
 use http::{Request, request};
 use tokio::sync::oneshot;
 
+use super::again::{self, Outlook};
 use super::attempt::Attempt;
 use super::duplicate::tell;
-use super::marks;
 use super::problem::Problem;
 use super::read::{Read, Unread, read_whole};
 use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
-use super::{Answer, Gateway, Guarded, Routed};
+use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
 use crate::clock::Clock;
 use crate::keys::{self, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::{Timeout, Verdict};
+use crate::telemetry::{RouteMetrics, Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
 use crate::wire::Inbound;
 
@@ -77,7 +77,7 @@ impl Gateway {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate, headers::origin(&head.headers)) {
+                match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     told => told.map(|response| (response, Verdict::Replayed)),
                 }
@@ -118,6 +118,7 @@ impl Gateway {
             let duplicate = match admitted {
                 Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
                 Admitted::Duplicate(duplicate) => duplicate,
+                Admitted::Untimely(untimely) => return Err(untimely.into()),
             };
             let left = guard.patience.saturating_sub(started.elapsed());
             if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {
@@ -149,6 +150,7 @@ impl Gateway {
             }
         };
         tally.if_left(Verdict::Executed);
+        let since = self.arbiter.shared().clock.now();
         let enforced = guarded.guard.mode == Mode::Enforce;
         let (client, delivery) = oneshot::channel();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
@@ -171,12 +173,21 @@ impl Gateway {
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
-            Ok(Err(_closed)) => Err(Problem::UpstreamFailed { guarded: enforced }),
+            Ok(Err(_closed)) => {
+                let again = enforced.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
+                Err(Problem::UpstreamFailed { again })
+            }
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
-                Err(Problem::UpstreamTimeout { guarded: enforced })
+                let outlook = self.outlook(&guarded.guard, routed.metrics);
+                Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
             }
         }
+    }
+
+    pub(super) fn outlook<'a>(&self, guard: &'a Guard, metrics: &RouteMetrics) -> Outlook<'a> {
+        let now = self.arbiter.shared().clock.now();
+        Outlook { policy: &guard.policy, usual: metrics.attempts_usually_take(), now }
     }
 
     /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its

@@ -1,5 +1,6 @@
 //! Door 1: HTTP. One request's way is on this screen; what each step does is in the files beside it.
 
+mod again;
 mod attempt;
 mod body;
 mod cors;

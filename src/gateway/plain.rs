@@ -83,15 +83,15 @@ impl Gateway {
             }
             (None, Missing::Failed(Failure::Unknown(why))) => {
                 tracing::warn!(route = %routed.route.name, why, "upstream failed");
-                Problem::UpstreamFailed { guarded: false }
+                Problem::UpstreamFailed { again: None }
             }
             (None, Missing::Failed(Failure::Late)) => {
                 metrics.timed_out(Timeout::FirstByte);
-                Problem::UpstreamTimeout { guarded: false }
+                Problem::UpstreamTimeout { again: None }
             }
             (None, Missing::TimedOut(kind)) => {
                 metrics.timed_out(kind);
-                Problem::UpstreamTimeout { guarded: false }
+                Problem::UpstreamTimeout { again: None }
             }
         }
     }

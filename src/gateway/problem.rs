@@ -1,6 +1,9 @@
 //! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
 
+mod detail;
 mod from;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -8,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::body::Body;
-use super::marks;
+use super::{again, marks};
 use crate::machine::Time;
 use crate::telemetry::Verdict;
 
@@ -39,6 +42,8 @@ pub enum Problem {
     KeyInvalid(String),
     /// No caller.
     ScopeMissing(String),
+    /// A key so old that what became of it may have been forgotten, and nothing is known of it.
+    KeyExpired,
     /// The key belongs to another request.
     KeyReused,
     /// The request's body is over the route's limit.
@@ -59,7 +64,12 @@ pub enum Problem {
         forwarded: bool,
     },
     /// An attempt of the operation is running.
-    InFlight(StatusCode),
+    InFlight {
+        /// The route's word for it.
+        status: StatusCode,
+        /// When it has probably ended.
+        again: Duration,
+    },
     /// The operation is done, and the route says so instead of repeating the answer.
     Duplicate {
         /// The route's word for it.
@@ -79,11 +89,14 @@ pub enum Problem {
         expires: Time,
     },
     /// The outcome is not known.
-    OutcomeUnknown,
+    OutcomeUnknown {
+        /// When it may be.
+        again: Duration,
+    },
     /// The client's deadline passed; a guarded attempt goes on.
     UpstreamTimeout {
-        /// Whether a repetition would be recognised.
-        guarded: bool,
+        /// When a repetition may learn more; none where none would be recognised.
+        again: Option<Duration>,
     },
     /// The upstream was not reached.
     UpstreamUnreachable {
@@ -94,8 +107,8 @@ pub enum Problem {
     },
     /// The upstream broke after the request was sent.
     UpstreamFailed {
-        /// Whether a repetition would be recognised.
-        guarded: bool,
+        /// The same.
+        again: Option<Duration>,
     },
     /// A limit of this gateway is reached.
     Overloaded(&'static str),
@@ -158,6 +171,7 @@ impl Problem {
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
@@ -167,12 +181,14 @@ impl Problem {
                 row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
             }
             Self::BodyAborted { .. } => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
-            Self::InFlight(status) => row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight),
+            Self::InFlight { status, .. } => {
+                row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight)
+            }
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
             Self::AlreadyExecuted { .. } => {
                 row(S::CONFLICT, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
             }
-            Self::OutcomeUnknown => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
+            Self::OutcomeUnknown { .. } => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
@@ -193,67 +209,8 @@ impl Problem {
         }
     }
 
-    fn detail(&self) -> String {
-        match self {
-            Self::NoRoute => "No route of this gateway takes this method, host and path.".to_owned(),
-            Self::BadRequest(detail)
-            | Self::MethodRefused(detail)
-            | Self::KeyMissing(detail)
-            | Self::KeyInvalid(detail)
-            | Self::ScopeMissing(detail) => detail.clone(),
-            Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
-            Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
-            // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
-            Self::UpstreamUnreachable { shortage: false, .. } => {
-                "The upstream could not be reached. Nothing was sent.".to_owned()
-            }
-            Self::UpstreamUnreachable { shortage: true, .. } => {
-                "The upstream has no server or no connection free. Nothing was sent.".to_owned()
-            }
-            Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
-            Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
-            Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
-            Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
-            Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),
-            Self::InFlight(_) => {
-                "The same operation is being processed. Try again with the same key for its answer.".to_owned()
-            }
-            Self::Duplicate { detail, .. }
-            | Self::TargetTooLong(detail)
-            | Self::HeadersTooLarge(detail)
-            | Self::CodingRefused(detail)
-            | Self::VersionRefused(detail) => (*detail).to_owned(),
-            Self::AlreadyExecuted { .. } => {
-                "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
-            }
-            Self::OutcomeUnknown => {
-                "An earlier attempt may have taken effect. The operation is not repeated until that is known."
-                    .to_owned()
-            }
-            Self::UpstreamTimeout { guarded: true } => {
-                "No answer in time; the upstream may still act. Try again with the same key for the outcome.".to_owned()
-            }
-            Self::UpstreamFailed { guarded: true } => {
-                "The connection broke after the request was sent. It may have taken effect; it is not sent again."
-                    .to_owned()
-            }
-            Self::UpstreamTimeout { guarded: false } | Self::UpstreamFailed { guarded: false } => {
-                "The request was sent and may have taken effect. This route is not guarded: a repetition runs again."
-                    .to_owned()
-            }
-            Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
-            Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
-            Self::RecordUnreadable => {
-                "The operation has a record that this gateway cannot read. Nothing was forwarded.".to_owned()
-            }
-        }
-    }
-
     fn add_headers(&self, headers: &mut HeaderMap) {
         match self {
-            Self::InFlight(_) | Self::Overloaded(_) | Self::StoreUnavailable => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
             Self::Duplicate { expires, .. } => {
                 headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
                 if let Some(expires) = expires {
@@ -267,11 +224,8 @@ impl Problem {
                     headers.insert(LOCATION, location.clone());
                 }
             }
-            Self::UpstreamUnreachable { shortage, in_doubt } => {
+            Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
-                if *shortage {
-                    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-                }
             }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
@@ -291,12 +245,16 @@ impl Problem {
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
+            | Self::KeyExpired
             | Self::KeyReused
             | Self::BodyTooLarge { .. }
             | Self::HeaderTimeout
             | Self::BodyTimeout { forwarded: false }
             | Self::BodyAborted { forwarded: false }
-            | Self::OutcomeUnknown
+            | Self::InFlight { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::Overloaded(_)
+            | Self::StoreUnavailable
             | Self::RecordUnreadable => {}
         }
     }
@@ -304,8 +262,8 @@ impl Problem {
     fn is_unguarded(&self) -> bool {
         matches!(
             self,
-            Self::UpstreamTimeout { guarded: false }
-                | Self::UpstreamFailed { guarded: false }
+            Self::UpstreamTimeout { again: None }
+                | Self::UpstreamFailed { again: None }
                 | Self::BodyTimeout { forwarded: true }
                 | Self::BodyAborted { forwarded: true }
         )
@@ -318,16 +276,30 @@ impl Problem {
 
     /// The answer. With a 2xx status (a route's choice for webhook senders) the body is empty: only the headers speak.
     pub fn response(&self, types: &str) -> Response<Body> {
-        let status = self.row().status;
-        let body = if status.is_success() { Body::empty() } else { Body::whole(self.json(types).into()) };
+        let (status, after) = (self.row().status, self.retry_after());
+        let body = if status.is_success() { Body::empty() } else { Body::whole(self.json(types, after).into()) };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        *response.headers_mut() = self.headers();
+        *response.headers_mut() = self.headers(after);
         response
     }
 
-    fn headers(&self) -> HeaderMap {
+    /// After how many seconds the request is worth repeating; none where waiting changes nothing.
+    fn retry_after(&self) -> Option<u64> {
+        let again = match self {
+            Self::InFlight { again, .. } | Self::OutcomeUnknown { again } => Some(*again),
+            Self::UpstreamTimeout { again } | Self::UpstreamFailed { again } => *again,
+            Self::UpstreamUnreachable { .. } | Self::Overloaded(_) | Self::StoreUnavailable => Some(again::soon()),
+            _ => None,
+        };
+        again.map(again::seconds)
+    }
+
+    fn headers(&self, after: Option<u64>) -> HeaderMap {
         let mut headers = HeaderMap::new();
+        if let Some(seconds) = after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if !self.row().status.is_success() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         }
@@ -336,7 +308,7 @@ impl Problem {
         headers
     }
 
-    fn json(&self, types: &str) -> String {
+    fn json(&self, types: &str, after: Option<u64>) -> String {
         let Row { status, code, title, retry, .. } = self.row();
         // Without a guard the same key protects nobody.
         let retry = if self.is_unguarded() { Retry::Stop } else { retry };
@@ -348,6 +320,9 @@ impl Problem {
             "code": code,
             "retry": retry.text(),
         });
+        if let Some(seconds) = after {
+            problem["retry_after"] = json!(seconds);
+        }
         if let Self::AlreadyExecuted { status: Some(original), .. } = self {
             problem["original_status"] = json!(original);
         }
@@ -356,7 +331,8 @@ impl Problem {
 
     /// The whole answer as bytes, for a listener that knows nothing of HTTP's contents.
     fn raw(&self, types: &str) -> Bytes {
-        let (headers, body) = (self.headers(), self.json(types));
+        let after = self.retry_after();
+        let (headers, body) = (self.headers(after), self.json(types, after));
         let mut answer = format!("HTTP/1.1 {}\r\n", self.row().status).into_bytes();
         for (name, value) in &headers {
             answer.extend_from_slice(name.as_ref());
@@ -368,11 +344,6 @@ impl Problem {
         answer.extend_from_slice(rest.as_bytes());
         answer.into()
     }
-}
-
-/// What became of a body that came to no end.
-fn rest(forwarded: bool) -> &'static str {
-    if forwarded { "What came of it was forwarded as it came." } else { "Nothing was forwarded." }
 }
 
 /// The whole answer to a connection over the limit.

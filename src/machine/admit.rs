@@ -1,7 +1,7 @@
 //! The verb *admit*: may this request act?
 
 use super::arrival::Likeness;
-use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, lapse};
+use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, Untimely, lapse};
 
 /// What to do with a request, given what the store holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Admission {
     },
     /// The request may not act.
     Duplicate(Duplicate),
+    /// The request may not act, as long as nothing is known of its key. Make sure of that before it is told so.
+    Untimely(Untimely),
 }
 
 /// Why a request may not act.
@@ -35,7 +37,10 @@ pub enum Duplicate {
         since: Time,
     },
     /// The outcome of an earlier attempt is not known.
-    InDoubt,
+    InDoubt {
+        /// When that began.
+        since: Time,
+    },
     /// The outcome is known, and this caller may see it.
     Completed(Record),
     /// The outcome is known, but this request does not show the first one's credentials.
@@ -49,6 +54,9 @@ pub enum Duplicate {
 /// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
 pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
     let Some(found) = found else {
+        if let Some(untimely) = policy.untimely(arrival.made, now) {
+            return Admission::Untimely(untimely);
+        }
         return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, now) };
     };
     if found.fence.attempt == attempt && matches!(found.state, State::InFlight { .. }) {
@@ -66,7 +74,9 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
     }
     match (&found.state, policy.in_doubt) {
         (State::InFlight { since, .. }, _) => Admission::Duplicate(Duplicate::InFlight { since: *since }),
-        (State::InDoubt { .. }, InDoubt::Hold | InDoubt::Probe { .. }) => Admission::Duplicate(Duplicate::InDoubt),
+        (State::InDoubt { since, .. }, InDoubt::Hold | InDoubt::Probe { .. }) => {
+            Admission::Duplicate(Duplicate::InDoubt { since: *since })
+        }
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),

@@ -9,7 +9,7 @@ use super::{Answer, Cause, Ending, InDoubt, Judgement, Policy, Record, State, Ti
 
 /// The question by which the upstream is asked about an operation: a GET. The record keeps it while the operation is in
 /// flight or in doubt, so that any gateway can ask.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Probe {
     /// The target in origin form.
     pub target: Bytes,

@@ -9,12 +9,12 @@ use super::{AttemptId, NamespaceTag, Print, Prints, Probe, Time};
 pub struct Fence {
     /// Which attempt the record speaks of.
     pub attempt: AttemptId,
-    /// Counts the writes of the record, from 1.
+    /// Grows with each write of the record, from 1.
     pub version: u32,
 }
 
 /// Everything remembered of one operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The attempt that the record speaks of, and the record's version.
     pub fence: Fence,
@@ -35,7 +35,7 @@ pub struct Record {
 }
 
 /// Where an operation stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum State {
     /// An attempt is running; it counts as lost when it is not heard of until `lease`.
     InFlight {
@@ -61,7 +61,7 @@ pub enum State {
 }
 
 /// Why an outcome is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The gateway that ran the attempt was not heard of until the lease ended.
     LeaseLost,
@@ -80,7 +80,7 @@ pub enum Cause {
 }
 
 /// The outcome of an operation, as duplicates will see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The whole answer.
     Recorded(Recorded),
@@ -103,7 +103,7 @@ pub enum Answer {
 }
 
 /// Who knows of an outcome that the attempt itself did not bring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Witness {
     /// The upstream, when it was asked afterwards.
     Probe,
@@ -112,7 +112,7 @@ pub enum Witness {
 }
 
 /// An upstream's answer, kept for replay.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Recorded {
     /// The status code.
     pub status: u16,
@@ -122,25 +122,30 @@ pub struct Recorded {
     pub body: Bytes,
 }
 
-/// How far the versions jump when a record is written anew: more than an attempt ever makes between two looks at it.
+/// How far the version jumps when anything but a renewal is written: more than an attempt ever renews.
 const SERIES: u32 = 1 << 16;
 
 impl Record {
     /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
     /// a late write or removal that was meant for the lost record must not fit.
     pub(super) fn anew(&self) -> Self {
-        let fence = Fence { version: self.fence.version.saturating_add(SERIES), ..self.fence };
-        Self { fence, ..self.clone() }
+        Self { fence: self.fence_after(SERIES), ..self.clone() }
     }
 
-    /// The fence that the next write of this record carries.
-    pub(super) fn next_fence(&self) -> Fence {
-        Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(1) }
+    /// This record with its attempt heard of, one version later.
+    pub(super) fn heard_of(&self, state: State, expires: Time) -> Self {
+        Self { fence: self.fence_after(1), state, expires, ..self.clone() }
     }
 
-    /// This record in another state, one version later. Once it is completed there is nothing left to ask.
+    /// This record in another state, in a series of versions of its own: a store that lost renewals in a failover would
+    /// count the same versions again, and a renewal that still travels could fit the outcome and undo it. Once it is
+    /// completed there is nothing left to ask.
     pub(super) fn moved_to(&self, state: State, expires: Time) -> Self {
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
-        Self { fence: self.next_fence(), state, expires, probe, ..self.clone() }
+        Self { fence: self.fence_after(SERIES), state, expires, probe, ..self.clone() }
+    }
+
+    fn fence_after(&self, versions: u32) -> Fence {
+        Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(versions) }
     }
 }

@@ -1,7 +1,8 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
@@ -10,6 +11,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
+use super::usual::Usual;
 
 /// Upper bounds, in seconds, of the histogram of store calls.
 const STORE_BUCKETS: &[f64] = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
@@ -57,6 +59,19 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
+    doubts_expiring: IntGauge,
+    usual: Arc<Usual>,
+}
+
+/// What a sweep found in doubt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DoubtsFound {
+    /// How many operations.
+    pub count: usize,
+    /// How many of them are forgotten soon.
+    pub expiring: usize,
+    /// The age of the oldest.
+    pub oldest: Duration,
 }
 
 struct Families {
@@ -70,6 +85,9 @@ struct Families {
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
+    doubts_expiring: IntGaugeVec,
+    /// How long attempts take, by route. Looked into once for each configuration.
+    usual: Mutex<HashMap<String, Arc<Usual>>>,
 }
 
 impl Metrics {
@@ -270,6 +288,17 @@ impl RouteMetrics {
         self.outcomes[outcome as usize].inc();
     }
 
+    /// An attempt that was sent has ended after this long, whatever came of it.
+    pub fn attempt_took(&self, span: Duration) {
+        self.usual.took(span);
+    }
+
+    /// How long attempts take at most, unless something is unusual, as far as this process has seen; none before the
+    /// first has ended.
+    pub fn attempts_usually_take(&self) -> Option<Duration> {
+        self.usual.at_most()
+    }
+
     /// A request met a record of its operation.
     pub fn duplicate(&self) {
         self.duplicates.inc();
@@ -291,10 +320,11 @@ impl RouteMetrics {
         self.in_flight.add(change);
     }
 
-    /// What the last sweep found: operations in doubt, and the age of the oldest.
-    pub fn doubts_found(&self, count: usize, oldest: Duration) {
-        self.doubts.set(i64::try_from(count).unwrap_or(i64::MAX));
-        self.oldest_doubt.set(i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX));
+    /// What the last sweep found.
+    pub fn doubts_found(&self, found: DoubtsFound) {
+        self.doubts.set(i64::try_from(found.count).unwrap_or(i64::MAX));
+        self.doubts_expiring.set(i64::try_from(found.expiring).unwrap_or(i64::MAX));
+        self.oldest_doubt.set(i64::try_from(found.oldest.as_secs()).unwrap_or(i64::MAX));
     }
 }
 
@@ -322,6 +352,8 @@ impl Families {
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
+            doubts_expiring: gauge("doubts_expiring", "Doubts that are forgotten within a day, by the last sweep.")?,
+            usual: Mutex::default(),
         })
     }
 
@@ -340,6 +372,10 @@ impl Families {
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),
+            doubts_expiring: self.doubts_expiring.with_label_values(&[name]),
+            usual: Arc::clone(
+                self.usual.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
+            ),
         }
     }
 
@@ -355,6 +391,14 @@ mod tests {
     use crate::telemetry::{CheckResult, ServerState};
 
     #[test]
+    fn what_is_usual_on_a_route_outlives_a_change_of_configuration() {
+        let metrics = Metrics::new().unwrap();
+        metrics.route("a").attempt_took(Duration::from_secs(1));
+        assert_eq!(metrics.route("a").attempts_usually_take(), Some(Duration::from_secs(2)));
+        assert_eq!(metrics.route("b").attempts_usually_take(), None);
+    }
+
+    #[test]
     fn facts_appear_under_their_public_names() {
         let metrics = Metrics::new().unwrap();
         let route = metrics.route("create-order");
@@ -366,7 +410,11 @@ mod tests {
         upstream.servers(ServerState::Ejected, 3);
         upstream.ejected(4);
         upstream.checked(CheckResult::Failed, 5);
-        metrics.route("create-order").doubts_found(2, Duration::from_secs(61));
+        metrics.route("create-order").doubts_found(DoubtsFound {
+            count: 2,
+            expiring: 1,
+            oldest: Duration::from_secs(61),
+        });
         let text = metrics.render();
         for line in [
             r#"oncegate_requests_total{route="create-order",verdict="replayed"} 1"#,
@@ -378,6 +426,7 @@ mod tests {
             r#"oncegate_upstream_ejections_total{upstream="orders"} 4"#,
             r#"oncegate_upstream_health_checks_total{result="failed",upstream="orders"} 5"#,
             r#"oncegate_doubts{route="create-order"} 2"#,
+            r#"oncegate_doubts_expiring{route="create-order"} 1"#,
             r#"oncegate_oldest_doubt_seconds{route="create-order"} 61"#,
             r#"oncegate_requests_total{route="create-order",verdict="executed"} 0"#,
         ] {

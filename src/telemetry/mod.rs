@@ -5,8 +5,9 @@ mod logs;
 mod metrics;
 mod register;
 mod upstreams;
+mod usual;
 
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
-pub use logs::{LinesLost, LogFormat, LogSettings, Logs, start};
-pub use metrics::{Metrics, RouteMetrics};
+pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
+pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
 pub use upstreams::UpstreamMetrics;

@@ -68,6 +68,7 @@ async fn step(ward: &Ward, permits: &mut Vec<Permit>, chance: &mut SmallRng) -> 
                     format!("attempt {number}")
                 }
                 Admitted::Duplicate(duplicate) => tell(&duplicate),
+                Admitted::Untimely(untimely) => format!("{untimely:?}"),
             }
         }
         11..16 if !permits.is_empty() => {
@@ -125,7 +126,7 @@ fn tell(duplicate: &Duplicate) -> String {
         Duplicate::Completed(record) => format!("replay {}", answer(record)),
         Duplicate::Stranger(record) => format!("stranger {}", answer(record)),
         Duplicate::InFlight { since } => format!("in flight since {since:?}"),
-        Duplicate::InDoubt => "in doubt".to_owned(),
+        Duplicate::InDoubt { .. } => "in doubt".to_owned(),
         Duplicate::Changed => "changed".to_owned(),
         Duplicate::Unsure => "unsure".to_owned(),
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use oncegate::arbiter::{Admitted, Arbiter, Sweep, Terms};
 use oncegate::clock::Clock;
-use oncegate::machine::{Cause, Duplicate, InDoubt, Settled, State};
+use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, State};
 use tokio::task::JoinHandle;
 
-use crate::ward::{CACHE, LEASE, Ward, answered, arrival, id, namespaces};
+use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id, namespaces};
 use crate::watched::Fault;
 
 /// What is waited for at most. Reaching it is a failed test.
@@ -48,9 +48,9 @@ async fn a_permit_that_is_dropped_leaves_a_doubt() {
     let ward = Ward::plain();
     drop(ward.permit(1).await);
     ward.settled().await;
-    let State::InDoubt { cause, .. } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
+    let State::InDoubt { cause, since } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
     assert_eq!(cause, Cause::Abandoned);
-    assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt);
+    assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt { since });
 }
 
 #[tokio::test]
@@ -82,6 +82,32 @@ async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
     assert!(!permit.may_begin().await, "an attempt that has not begun does not begin any more");
     assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))), "a late answer counts");
     assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+}
+
+#[tokio::test]
+async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
+    let ward = Ward::plain();
+    // A day before the end; of a doubt that lasts no two days, the second half.
+    for (lasts, soon) in [(Duration::from_hours(72), Duration::from_hours(48)), (RETENTION * 2, RETENTION)] {
+        let (mut watched, mut terms) = (namespaces(&ward), ward.terms.clone());
+        watched.values_mut().for_each(|watched| watched.doubt_retention = lasts);
+        Arc::make_mut(&mut terms.policy).doubt_retention = lasts;
+        Arc::make_mut(&mut terms.policy).attempt_timeout = Duration::ZERO;
+        let mut sweep = Sweep::new(watched);
+        let Admitted::Proceed(permit) = ward.arbiter().admit(&arrival(1, 0), &terms).await.unwrap() else {
+            panic!("refused")
+        };
+        assert!(matches!(permit.settle(Ending::Unknown(Cause::Broken)).await, Ok(Settled::Doubted)));
+        let mut counts = Vec::new();
+        let millisecond = Duration::from_millis(1);
+        for pause in [Duration::ZERO, soon - millisecond, millisecond, lasts - soon] {
+            ward.clock.advance(pause);
+            assert!(sweep.step(ward.arbiter()).await.unwrap());
+            let series = |name: &str| ward.metric(&format!("oncegate_{name}{{route=\"orders\"}}"));
+            counts.push((series("doubts"), series("doubts_expiring")));
+        }
+        assert_eq!(counts, [(1.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0)], "{lasts:?}");
+    }
 }
 
 /// A duplicate that waits as the gateway does. How often it asked, and whether it may run.

@@ -5,6 +5,7 @@
 mod command_line;
 mod encryption;
 mod explain;
+mod key_age;
 mod schema;
 mod upstreams;
 
@@ -90,7 +91,10 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     );
     assert_eq!(store.command_timeout, Duration::from_millis(500));
     assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
-    assert_eq!(log, telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned() });
+    assert_eq!(
+        log,
+        telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned(), audit: None }
+    );
     let arbiter::Settings { replay_cache, waiters, dispatched, alone } = arbiter;
     assert_eq!((replay_cache, waiters, dispatched, alone), (64 << 20, 10_000, 100_000, true));
     assert_eq!(sweep_interval, Duration::from_mins(1));

@@ -14,10 +14,13 @@ mod redis;
 mod upstream;
 
 mod admin;
+mod admin_doubts;
+mod advice;
 mod answers;
 mod bounds;
 mod cors;
 mod doubt;
+mod expired;
 mod framing;
 mod headers;
 mod keys;

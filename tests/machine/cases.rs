@@ -28,7 +28,7 @@ fn retry() -> System {
 fn begin(system: &mut System, name: u8) -> Record {
     match system.admit(PLAIN, name) {
         Told::Act(record) => record,
-        Told::Refused(duplicate) => panic!("refused: {duplicate:?}"),
+        told => panic!("refused: {told:?}"),
     }
 }
 
@@ -61,7 +61,7 @@ fn an_own_claim_that_has_lapsed_gives_no_right_to_act() {
     begin(&mut system, 1);
     system.pass(LEASE);
     assert!(system.lapse());
-    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 1), Told::Refused(Duplicate::InDoubt { since: system.now }));
 }
 
 #[test]
@@ -266,6 +266,34 @@ fn a_further_attempt_never_shortens_what_was_promised() {
     assert!(second.expires >= promised, "{:?} is before {promised:?}", second.expires);
 }
 
+/// A gateway stood still between its claim and its attempt, and holds its lease again before it begins.
+#[test]
+fn an_attempt_that_begins_late_is_remembered_as_if_claimed_then() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    system.pass(DOUBT_RETENTION);
+    let renewed = system.renew(&held).expect("nobody has taken it over");
+    let whole = system.policy.attempt_timeout + system.policy.doubt_retention;
+    assert_eq!(
+        renewed.expires,
+        system.now.plus(whole),
+        "the attempt may still take all its time, and then leave doubt"
+    );
+}
+
+/// A failover loses a renewal; the attempt ends over the older record, with another renewal still on its way.
+#[test]
+fn a_renewal_that_still_travels_undoes_no_outcome() {
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let renewed = system.renew(&held).expect("it runs");
+    let travels = renew(&renewed, &system.policy, system.now).expect("it runs");
+    system.stored = Some(held);
+    let ending = kept(&system, 1);
+    assert!(matches!(system.settle(&renewed, &ending), Settled::Kept(_)));
+    assert!(!system.write(Expect::Fence(renewed.fence), travels), "it fits the outcome: {:?}", system.stored);
+}
+
 /// The reply to a claim over a doubt is lost, the claim lapses, and the same name asks again.
 #[test]
 fn a_claim_over_a_doubt_of_its_own_name_gets_a_fence_of_its_own() {
@@ -319,7 +347,7 @@ fn a_lease_lapses_at_its_end_and_no_sooner() {
     system.pass(LEASE - 1);
     assert!(matches!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InFlight { .. })));
     system.pass(1);
-    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 3), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(stored(&system).state, State::InDoubt { since: system.now, cause: Cause::LeaseLost });
     assert_eq!(lapse(stored(&system), system.policy.doubt_retention, system.now), None, "once is enough");
 }
@@ -381,7 +409,7 @@ fn a_lost_record_of_an_attempt_that_is_gone_is_a_doubt_that_its_late_answer_ends
     assert_eq!(doubt.state, State::InDoubt { since: system.now, cause: Cause::Forgotten });
     assert!(doubt.expires >= system.now.plus(system.policy.doubt_retention) && doubt.expires >= held.expires);
     system.stored = Some(doubt);
-    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt));
+    assert_eq!(system.admit(PLAIN, 2), Told::Refused(Duplicate::InDoubt { since: system.now }));
     assert_eq!(system.admit(CHANGED, 3), Told::Refused(Duplicate::Changed));
     let ending = kept(&system, 7);
     assert!(matches!(system.settle(&held, &ending), Settled::Kept(_)));
@@ -430,7 +458,7 @@ fn an_equal_requests_question_stands_in_for_the_one_that_was_lost_with_the_recor
     for (look, expected) in [(PLAIN, question()), (Look { raw: 9, ..PLAIN }, question()), (CHANGED, None)] {
         let claim = match hold().admit(look, 2) {
             Told::Act(record) => Record { probe: question(), ..record },
-            Told::Refused(duplicate) => panic!("refused: {duplicate:?}"),
+            told => panic!("refused: {told:?}"),
         };
         assert_eq!(asked_by(lost.clone(), &claim).probe, expected);
     }

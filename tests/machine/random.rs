@@ -187,11 +187,12 @@ fn verdict(told: &Told) -> Verdict {
     match told {
         Told::Act(record) => Verdict::Act { number: record.number },
         Told::Refused(Duplicate::InFlight { .. }) => Verdict::InFlight,
-        Told::Refused(Duplicate::InDoubt) => Verdict::InDoubt,
+        Told::Refused(Duplicate::InDoubt { .. }) => Verdict::InDoubt,
         Told::Refused(Duplicate::Completed(record)) => Verdict::Completed { mark: completed_mark(record) },
         Told::Refused(Duplicate::Stranger(record)) => Verdict::Stranger { mark: completed_mark(record) },
         Told::Refused(Duplicate::Changed) => Verdict::Changed,
         Told::Refused(Duplicate::Unsure) => Verdict::Unsure,
+        Told::Untimely(untimely) => panic!("no key here says when it was made: {untimely:?}"),
     }
 }
 

@@ -7,7 +7,7 @@ use oncegate::clock::Clock;
 
 use crate::client::{connect, leave};
 use crate::gateway::{Gateway, wait_until};
-use crate::lossy::Lossy;
+use crate::proxy::{Proxy, Weather};
 use crate::redis::RedisServer;
 use crate::upstream::{Reply, ScriptedUpstream};
 use crate::{order, redis_key, refused, store, told, yaml};
@@ -45,16 +45,16 @@ fn runs_soon(gateway: &Gateway, upstream: &ScriptedUpstream) {
 fn a_claim_whose_reply_was_lost_is_withdrawn() {
     for asks_elsewhere in [false, true] {
         let (upstream, redis) = (created(), RedisServer::start());
-        let lossy = Lossy::to(redis.port());
-        let gateway = Gateway::start(&yaml(&upstream, &lossy.proxy.url(), LEASE, ALONE));
+        let proxy = Proxy::to(redis.port());
+        let gateway = Gateway::start(&yaml(&upstream, &proxy.url(), LEASE, ALONE));
         let other = Gateway::start(&yaml(&upstream, &redis.url(), LEASE, ""));
         assert_eq!(gateway.send(&order("k-before")).status, 201);
-        lossy.proxy.swallow_replies();
+        proxy.set(Weather::SwallowReplies);
         let answer = gateway.send(&order("k"));
         assert_eq!(told(&answer), refused(503, "store-unavailable"));
         assert!(redis.run::<bool>(&[&b"EXISTS"[..], &redis_key(&answer)]), "the claim was carried out");
         assert_eq!(told(&other.send(&order("k"))), refused(409, "request-in-flight"));
-        lossy.proxy.pass_replies();
+        proxy.set(Weather::Fair);
         runs_soon(if asks_elsewhere { &other } else { &gateway }, &upstream);
     }
 }
@@ -62,11 +62,11 @@ fn a_claim_whose_reply_was_lost_is_withdrawn() {
 #[test]
 fn a_reply_that_is_lost_with_its_connection_costs_nothing() {
     let (upstream, redis) = (created(), RedisServer::start());
-    let lossy = Lossy::to(redis.port());
-    let gateway = Gateway::start(&yaml(&upstream, &lossy.proxy.url(), LEASE, ALONE));
+    let proxy = Proxy::to(redis.port());
+    let gateway = Gateway::start(&yaml(&upstream, &proxy.url(), LEASE, ALONE));
     assert_eq!(gateway.send(&order("k-before")).status, 201);
     for turn in 0..10 {
-        lossy.proxy.cut_at_next_reply();
+        proxy.set(Weather::CutNextReply);
         let key = format!("k-{turn}");
         assert_eq!(gateway.send(&order(&key)).status, 201);
         assert_eq!(upstream.executions("Idempotency-Key", &key), 1);

@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[path = "../support/redis.rs"]
 mod redis;
 #[path = "../support/upstream.rs"]
@@ -16,7 +18,7 @@ mod amnesia;
 mod crowd;
 mod eviction;
 mod foreign;
-mod lossy;
+mod late;
 mod lost_replies;
 mod memory;
 mod overload;

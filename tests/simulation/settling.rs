@@ -1,6 +1,6 @@
 //! What the loops of a simulated gateway do after admission: heartbeats, settling, withdrawal, sweeps.
 
-use oncegate::machine::{AttemptId, Cause, Ending, Expect, Fence, Record, Settled, Settling};
+use oncegate::machine::{AttemptId, Cause, Ending, Expect, Record, Settled, Settling};
 use oncegate::store::Written;
 
 use super::gateway::{Phase, Task};
@@ -54,8 +54,10 @@ impl World {
         let call = match settling {
             Settling::Done(_) => return self.withdrawn(at, task, attempt),
             _ if self.rules.broken(Mutation::WithdrawWithoutFence) => Call::RemoveAny,
-            Settling::Write { record, .. } if self.rules.broken(Mutation::WithdrawForgetsDoubt) => {
-                Call::Remove { fence: Fence { version: record.fence.version - 1, ..record.fence } }
+            Settling::Write { expect: Expect::Fence(fence), .. }
+                if self.rules.broken(Mutation::WithdrawForgetsDoubt) =>
+            {
+                Call::Remove { fence }
             }
             Settling::Write { expect, record, .. } => Call::Write { expect, record },
             Settling::Remove { fence, .. } => Call::Remove { fence },

@@ -1,5 +1,6 @@
 //! The contract, met in Redis; and what goes wrong with a Redis alone: outages, refusals, foreign values, lost replies.
 
+#[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis.rs"]
 mod server;
@@ -15,7 +16,7 @@ use oncegate::store::redis::{RedisStore, Settings};
 use oncegate::store::{Cursor, Store, StoreError, Written};
 
 use crate::contract::{Subject, completed, contract, fence, id, reservation};
-use proxy::Proxy;
+use proxy::{Proxy, Weather};
 use server::RedisServer;
 
 /// What a call may take in these tests. Long enough for a busy machine, short enough to be waited for.
@@ -185,7 +186,7 @@ async fn forgotten_scripts_are_taught_again() {
 #[tokio::test]
 async fn a_demoted_primary_is_left() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reserve(&store, 1).await;
     assert_eq!(proxy.connections(), 1);
@@ -327,14 +328,14 @@ async fn every_connection_calibrates_the_clock() {
 #[tokio::test]
 async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reservation(&store, 1).await;
-    proxy.swallow_replies();
+    proxy.set(Weather::SwallowReplies);
     failure(store.write(&id(1), Expect::Absent, &record)).await;
     let stored: Vec<u8> = server.run(&[&b"GET"[..], &key(1)]);
     assert_eq!(Codec::default().decode(&id(1), &stored).as_ref(), Ok(&record), "it was carried out");
-    proxy.pass_replies();
+    proxy.set(Weather::Fair);
     let again = store.write(&id(1), Expect::Absent, &record).await.unwrap();
     assert_eq!(again, Written::Lost(Some(record)));
 }
@@ -342,15 +343,15 @@ async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
 #[tokio::test]
 async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reservation(&store, 1).await;
-    proxy.cut_at_next_reply();
+    proxy.set(Weather::CutNextReply);
     let written = store.write(&id(1), Expect::Absent, &record).await.unwrap();
     assert_eq!(written, Written::Lost(Some(record.clone())), "the first sending was carried out");
     let known = renewed(&record);
     assert_eq!(store.write(&id(1), Expect::Fence(record.fence), &known).await.unwrap(), Written::Done);
-    proxy.cut_at_next_reply();
+    proxy.set(Weather::CutNextReply);
     let next = renewed(&known);
     let written = store.write(&id(1), Expect::Fence(known.fence), &next).await.unwrap();
     assert_eq!(written, Written::Lost(Some(next)));
@@ -360,7 +361,7 @@ async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
 #[tokio::test]
 async fn a_silent_connection_is_replaced_by_the_next_call() {
     let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port());
     let store = store_at(proxy.url());
     let record = reserve(&store, 1).await;
     proxy.silence_present_connections();

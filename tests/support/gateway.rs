@@ -134,6 +134,11 @@ impl Gateway {
         wait_until(&format!("{series} >= {least}"), || self.metric(series) >= least);
     }
 
+    /// The folder that `{dir}` stood for.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.as_ref().expect("a folder of its own").path()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

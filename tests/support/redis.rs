@@ -33,8 +33,12 @@ pub struct RedisServer {
     port: u16,
     role: Role,
     options: Vec<String>,
+    environment: Environment,
     child: Child,
 }
+
+/// Variables that a process is started with, besides its parent's.
+pub type Environment = Vec<(String, String)>;
 
 /// What a process is started as.
 #[derive(Clone, Copy)]
@@ -71,15 +75,27 @@ impl RedisServer {
         Self::start_with(&[&["--replicaof", "127.0.0.1", &port], options].concat())
     }
 
+    /// Starts a server with further options and variables.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    pub fn start_under(environment: Environment, options: &[&str]) -> Self {
+        Self::start_in(environment, Role::Server, options)
+    }
+
     fn start_as(role: Role, options: &[&str]) -> Self {
+        Self::start_in(Environment::new(), role, options)
+    }
+
+    fn start_in(environment: Environment, role: Role, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
         // Between choosing a free port and the server's binding it somebody else may take it.
         for _ in 0..5 {
             let port = free_port();
-            let child = spawn(role, dir.path(), port, &options);
+            let child = spawn(role, dir.path(), port, &options, &environment);
             if let Some(child) = ready(role, dir.path(), child) {
-                return Self { dir, port, role, options, child };
+                return Self { dir, port, role, options, environment, child };
             }
         }
         panic!("redis-server does not start; its log:\n{}", log(dir.path()));
@@ -179,7 +195,7 @@ impl RedisServer {
         self.kill();
         let options: Vec<_> = self.options.iter().map(String::as_str).chain(options.iter().copied()).collect();
         let options: Vec<_> = options.into_iter().map(ToOwned::to_owned).collect();
-        self.child = spawn(self.role, self.dir.path(), self.port, &options);
+        self.child = spawn(self.role, self.dir.path(), self.port, &options, &self.environment);
     }
 
     fn comes_up(&mut self) -> bool {
@@ -213,10 +229,11 @@ pub fn free_port() -> u16 {
 }
 
 /// Starts a process. It is not ready yet, and may end instead.
-fn spawn(role: Role, dir: &Path, port: u16, options: &[String]) -> Child {
+fn spawn(role: Role, dir: &Path, port: u16, options: &[String], environment: &Environment) -> Child {
     // What an earlier process wrote must not speak for this one.
     let _ = std::fs::remove_file(dir.join(LOG));
     let mut command = Command::new("redis-server");
+    command.envs(environment.iter().cloned());
     match role {
         Role::Server => {
             command

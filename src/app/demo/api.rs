@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::admin;
 use crate::server::{self, Closing, Connections, Doorway, Limits};
 use crate::telemetry::Metrics;
+use crate::wire::Client;
 
 type Orders = Arc<Mutex<Vec<Value>>>;
 
@@ -58,7 +59,7 @@ pub(super) fn start() -> io::Result<Api> {
         closing: Closing::default(),
     });
     let doorway = move || Arc::clone(&doorway);
-    let handle = move |request, _| admin::handle(router.clone(), request, PATIENCE);
+    let handle = move |request, client: Arc<Client>| admin::handle(router.clone(), request, client.peer, PATIENCE);
     tokio::spawn(server::serve(listener, doorway, handle));
     Ok(Api { address, orders })
 }

@@ -2,6 +2,7 @@
 
 use super::Problem;
 use crate::keys;
+use crate::machine::Untimely;
 use crate::store::StoreError;
 use crate::wire::framing::{Fault, Kind};
 
@@ -24,6 +25,17 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
+        }
+    }
+}
+
+impl From<Untimely> for Problem {
+    fn from(untimely: Untimely) -> Self {
+        match untimely {
+            Untimely::Expired => Self::KeyExpired,
+            Untimely::Early => {
+                Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
+            }
         }
     }
 }

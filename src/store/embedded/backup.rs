@@ -94,7 +94,9 @@ struct Stream<F> {
 impl<F: FnMut(Vec<u8>) -> bool> Stream<F> {
     fn frame(&mut self, letter: u8, parts: &[&[u8]]) -> bool {
         self.buffer.push(letter);
-        parts.iter().for_each(|part| self.buffer.extend_from_slice(part));
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+        }
         self.buffer.len() < CHUNK || self.hand_on()
     }
 

@@ -424,7 +424,7 @@ async fn dumped(store: &EmbeddedStore) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_copy_is_the_same_however_it_comes() {
-    let (directory, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (directory, shelf) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(directory.path());
     fill(&store, 60, 100_000).await;
     for op in 60..100 {
@@ -440,12 +440,12 @@ async fn a_copy_is_the_same_however_it_comes() {
     let stream = dumped(&store).await;
     let page = store.list(Cursor::START, 1_000).await.unwrap();
     for size in [13_577, 1_000_000, stream.len()] {
-        let to = copies.path().join(size.to_string());
+        let to = shelf.path().join(size.to_string());
         let mut copier = Copier::new(&to).unwrap();
         stream.chunks(size).for_each(|piece| copier.feed(piece).unwrap());
         assert!(!to.exists(), "the name comes last");
-        let copied = copier.finish().unwrap();
-        assert_eq!((copied.records, copied.damaged), (100, 1));
+        let done = copier.finish().unwrap();
+        assert_eq!((done.records, done.damaged), (100, 1));
         let copy = open(&to);
         assert_eq!(kept(&copy), (100, 100));
         let same = copy.list(Cursor::START, 1_000).await.unwrap();
@@ -456,10 +456,10 @@ async fn a_copy_is_the_same_however_it_comes() {
         assert!(matches!(reserve(&copy, 7).await, Err(StoreError::Unreadable(_))));
     }
     // What is begun and not ended leaves nothing.
-    let mut copier = Copier::new(&copies.path().join("half")).unwrap();
+    let mut copier = Copier::new(&shelf.path().join("half")).unwrap();
     copier.feed(&stream[..stream.len() / 2]).unwrap();
     assert!(matches!(copier.finish(), Err(CopyError::Torn(_))));
-    assert_eq!(copies.path().read_dir().unwrap().count(), 3);
+    assert_eq!(shelf.path().read_dir().unwrap().count(), 3);
 }
 
 #[tokio::test]

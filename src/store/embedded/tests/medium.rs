@@ -89,7 +89,7 @@ impl Medium {
                         }
                     }
                 }
-                (_, change) => change.apply(&mut image),
+                (_, whole) => whole.apply(&mut image),
             }
         }
         Self::new(image)

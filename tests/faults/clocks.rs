@@ -1,0 +1,120 @@
+//! Wall clocks that are set while their processes run, by libfaketime; and the drills that do nothing else. The monotonic
+//! clock runs on, as it does on a machine whose time is put right.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::Call;
+use crate::drill::Plan;
+use crate::gateway::wait_until;
+use crate::redis::Environment;
+use crate::scene::{Backing, Clocks};
+use crate::short::{drill, seed};
+use crate::storm::JUMP;
+
+/// How far a clock jumps.
+const MINUTES: Duration = Duration::from_mins(5);
+
+/// The clock of one process.
+pub(crate) struct FakeClock {
+    file: PathBuf,
+}
+
+impl FakeClock {
+    /// A clock that is right, and is told by this file.
+    pub(crate) fn new(file: &Path) -> Self {
+        let clock = Self { file: file.to_owned() };
+        clock.set(0);
+        clock
+    }
+
+    /// From now on it is so many seconds fast.
+    pub(crate) fn set(&self, seconds: i64) {
+        let fresh = self.file.with_extension("fresh");
+        fs::write(&fresh, format!("{seconds:+}\n")).unwrap();
+        fs::rename(fresh, &self.file).unwrap();
+    }
+
+    /// What a process must be started with to go by it.
+    pub(crate) fn environment(&self) -> Environment {
+        let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        vec![
+            // The C library before all others: an allocator of its own that reads the clock, as that of Redis, would wait
+            // for libfaketime, and that for the allocator.
+            own("LD_PRELOAD", &format!("{} libc.so.6", library())),
+            own("FAKETIME_TIMESTAMP_FILE", &self.file.display().to_string()),
+            own("FAKETIME_NO_CACHE", "1"),
+            own("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ]
+    }
+}
+
+/// Where Debian puts it.
+fn library() -> String {
+    let folders = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let mut places = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+    let found = places.find(|place| place.exists());
+    found.expect("these tests need libfaketime: tests/prepare brings it").display().to_string()
+}
+
+/// Otherwise the drills below show nothing.
+#[test]
+fn a_gateway_and_a_redis_believe_their_clocks() {
+    let mut plan = jumps(Backing::Redis, 1, Clocks::OfGateways);
+    let scene = plan.scene();
+    let date = || {
+        let answer = Call::new("GET", "/nowhere").send(scene.members[0].clients.address());
+        httpdate::parse_http_date(answer.header("date").unwrap()).unwrap()
+    };
+    let (before, clock) = (date(), scene.members[0].clock.as_ref().unwrap());
+    clock.set(JUMP);
+    wait_until("the gateway's date is late", || date().duration_since(before).is_ok_and(|late| late >= MINUTES));
+    clock.set(-JUMP);
+    let is_early = || before.duration_since(date()).is_ok_and(|early| early > MINUTES / 2);
+    wait_until("the gateway's date is early", is_early);
+
+    plan.clocks = Clocks::OfStore;
+    let mut scene = plan.scene();
+    let mut time = || -> u64 {
+        let (seconds, _): (u64, u64) = scene.store.nodes()[0].run(&["TIME"]);
+        seconds
+    };
+    let before = time();
+    scene.store_clock.as_ref().unwrap().set(JUMP);
+    assert!(time() >= before + 299);
+}
+
+fn jumps(backing: Backing, gateways: usize, clocks: Clocks) -> Plan {
+    let mut plan = Plan::short(backing, gateways, seed());
+    (plan.clocks, plan.clocks_alone, plan.most) = (clocks, true, Duration::from_secs(6));
+    (plan.manner.failures, plan.manner.very_slow) = (0, 0);
+    plan
+}
+
+/// Five minutes on, five minutes back, again and again: gateways go by the store's time, so that nothing happens.
+#[test]
+fn jumps_of_gateways_clocks_change_nothing() {
+    let report = drill("gateways' clocks jump", &jumps(Backing::Redis, 2, Clocks::OfGateways));
+    let seen = &report.figures;
+    assert!(
+        seen.doubts == seen.doubts_in_vain && seen.kept + seen.doubts == seen.operations && seen.kept > 100,
+        "{seen:?}"
+    );
+}
+
+/// What is under way when the store's clock jumps on may outlive its lease and be in doubt; nothing runs twice.
+#[test]
+fn jumps_of_redis_clock_run_nothing_twice() {
+    let report = drill("the clock of Redis jumps", &jumps(Backing::Redis, 2, Clocks::OfStore));
+    let seen = &report.figures;
+    assert!(seen.kept > 100 && seen.kept + seen.doubts >= seen.operations, "{seen:?}");
+}
+
+/// The embedded store's time never runs backwards, and follows the machine's.
+#[test]
+fn jumps_of_the_only_gateways_clock_run_nothing_twice() {
+    let report = drill("the clock of an embedded store jumps", &jumps(Backing::Embedded, 1, Clocks::OfGateways));
+    let seen = &report.figures;
+    assert!(seen.kept > 100 && seen.kept + seen.doubts >= seen.operations, "{seen:?}");
+}
