@@ -13,14 +13,17 @@ use super::{LAST_WRITES, Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
+use crate::gateway::Gateway;
 use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
-use crate::store::Store;
+use crate::store::{Health, Store};
 use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
 /// How often claims without a reply are withdrawn, while there are any.
 const WITHDRAW: Duration = Duration::from_millis(250);
+/// How often it is looked whether the time of a probe has come.
+const PROBE: Duration = Duration::from_millis(100);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
@@ -41,8 +44,9 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
         }
     };
     let time = async {
-        let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
-        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live)) };
+        let records =
+            async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter), probe(&parts, &arbiter)) };
+        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live), watch(&parts)) };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
     let overdue = async {
@@ -129,6 +133,27 @@ async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
     }
 }
 
+/// Leaves servers of the store that are no longer the ones to write to.
+async fn watch(parts: &Parts) {
+    loop {
+        if let Err(error) = parts.store.watch().await {
+            tracing::debug!(%error, "who is to be written to is not known");
+        }
+    }
+}
+
+/// Asks upstreams about doubts, with connections of its own.
+async fn probe(parts: &Parts, arbiter: &Arc<Arbiter>) {
+    loop {
+        tokio::time::sleep(PROBE).await;
+        if !parts.arbiter.probes.is_empty() {
+            let state = parts.live.now();
+            let own = state.settings.server.workers;
+            Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due().await;
+        }
+    }
+}
+
 /// Takes over certificates that change.
 async fn certify(parts: &Parts) {
     let mut exchanges = parts.live.exchanges();
@@ -160,11 +185,16 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
         shared.metrics.filter_filled(shared.filter.fill_ratio());
         shared.metrics.log_lines_lost(parts.lines_lost.count());
         match parts.store.tend().await {
-            Ok(may) => {
-                if may {
+            Ok(Health::Own) => {}
+            Ok(Health::Redis(condition)) => {
+                let may_evict = condition.may_evict();
+                if may_evict {
                     tracing::warn!("the store may evict records: operations could run twice");
                 }
-                shared.metrics.store_may_evict(may);
+                shared.metrics.store_may_evict(may_evict);
+                let redis = shared.metrics.redis();
+                redis.replicated(condition.primaries(), condition.replicas(), condition.wanted());
+                redis.persists(condition.persistence() as i64);
             }
             Err(error) => tracing::debug!(%error, "store not looked after"),
         }

@@ -6,6 +6,7 @@ mod cache;
 mod dispatched;
 mod lines;
 mod permit;
+mod probes;
 mod sweep;
 mod unconfirmed;
 
@@ -13,10 +14,12 @@ pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
 pub use permit::{Permit, Renewal, Unsettled};
+pub use probes::{Asking, Probes, Turn, Waiting};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,6 +56,8 @@ pub struct Shared {
     pub alone: bool,
     /// Claims whose reply was lost.
     pub unconfirmed: Unconfirmed,
+    /// Doubts that the upstream is to be asked about.
+    pub probes: Probes,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
     /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
@@ -82,6 +87,7 @@ impl Shared {
             dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
             alone: settings.alone,
             unconfirmed: Unconfirmed::default(),
+            probes: Probes::default(),
             tasks: TaskTracker::new(),
             give_up: CancellationToken::new(),
             metrics,
@@ -119,6 +125,8 @@ pub struct Terms {
     pub policy: Arc<Policy>,
     /// The route's counters.
     pub route: Arc<RouteMetrics>,
+    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
+    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {
@@ -226,7 +234,7 @@ impl Arbiter {
     /// Writes a claim, unless this gateway knows of an attempt that the store has lost: then that is written, and is
     /// what the claim has lost to.
     async fn claim(
-        &self,
+        self: &Arc<Self>,
         id: &OperationId,
         expect: Expect,
         record: &Record,
@@ -240,7 +248,16 @@ impl Arbiter {
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
-        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
+        let written = match self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await {
+            Ok(written) => written,
+            Err(error @ StoreError::Unacknowledged(_)) => {
+                self.shared.metrics.redis().unacknowledged();
+                drop(pending);
+                self.withdraw_soon(*id, record.fence.attempt);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         pending.answered();
         if written == Written::Done
             && let Some(known) = dispatched.begin(id, record, clock.now())
@@ -251,6 +268,16 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
+    fn withdraw_soon(self: &Arc<Self>, id: OperationId, attempt: AttemptId) {
+        let arbiter = Arc::clone(self);
+        self.shared.tasks.spawn(async move {
+            if let Err(error) = arbiter.shared.unconfirmed.withdraw_claim(&arbiter, id, attempt).await {
+                tracing::debug!(operation = %id.short(), %error, "a claim that was not acknowledged still waits");
+            }
+        });
     }
 
     /// What the store holds, or would if it had not lost it.

@@ -172,7 +172,10 @@ impl Permit {
             Settled::Kept(_) => metrics.settled(Outcome::Kept),
             Settled::Released => metrics.settled(Outcome::Released),
             Settled::NotSent => metrics.settled(Outcome::NotSent),
-            Settled::Doubted => metrics.settled(Outcome::Doubted),
+            Settled::Doubted => {
+                metrics.settled(Outcome::Doubted);
+                self.arbiter.doubted(&self.id, &self.record, &self.terms);
+            }
             Settled::Superseded => {
                 tracing::warn!(operation = %self.id.short(), number = self.record.number, "outcome of a superseded attempt");
             }

@@ -1,7 +1,9 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod client_tls;
 mod compile;
 mod define;
+mod doubt;
 mod encryption;
 mod file;
 mod finding;
@@ -10,11 +12,14 @@ mod guard;
 mod interpolate;
 mod key_age;
 mod limits;
+mod probe;
 mod reach;
 mod reader;
+mod redis;
 mod route;
 mod routes;
 mod schema;
+mod sentinels;
 mod show;
 mod tree;
 mod upstreams;

@@ -73,7 +73,7 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, &arrival, tally).await {
+        match self.rule(guarded, routed.index, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
@@ -106,12 +106,19 @@ impl Gateway {
         Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
     }
 
-    /// Asks the arbiter, and stands in line while the route says so.
-    async fn rule(&self, guarded: &Guarded, arrival: &Arrival, tally: &mut Tally) -> Result<Ruling, Problem> {
+    /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.
+    async fn rule(
+        &self,
+        guarded: &Guarded,
+        index: usize,
+        arrival: &Arrival,
+        tally: &mut Tally,
+    ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
         let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
         let started = Clock::instant();
         let mut pause = POLL.0;
+        let mut asks = guard.probing.is_some();
         loop {
             let admitted =
                 self.arbiter.admit(arrival, &guarded.terms).await.map_err(|error| refused(arrival, &error))?;
@@ -120,6 +127,12 @@ impl Gateway {
                 Admitted::Duplicate(duplicate) => duplicate,
                 Admitted::Untimely(untimely) => return Err(untimely.into()),
             };
+            if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
+                asks = false;
+                tally.if_left(Verdict::InDoubt);
+                self.probe_now(guarded, index, arrival).await;
+                continue;
+            }
             let left = guard.patience.saturating_sub(started.elapsed());
             if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {
                 return Ok(Ruling::Duplicate(duplicate));

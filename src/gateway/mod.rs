@@ -12,6 +12,7 @@ mod marks;
 mod options;
 mod pattern;
 mod plain;
+mod probe;
 mod problem;
 mod read;
 mod routes;
@@ -27,11 +28,12 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Route,
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Probing, Route,
     Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::{CONNECTION, HOST};
@@ -39,7 +41,8 @@ use http::{HeaderValue, Request, Response, Version, request};
 use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
-use crate::machine::OperationId;
+use crate::keys;
+use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
@@ -56,6 +59,8 @@ pub struct Shared {
     upstream_metrics: Vec<Arc<UpstreamMetrics>>,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    /// The route by whose guard a namespace's doubts are asked about.
+    probed: HashMap<NamespaceTag, usize>,
     route_metrics: Vec<Arc<RouteMetrics>>,
     /// What this gateway calls itself on what it hands on.
     via: Option<Via>,
@@ -128,9 +133,11 @@ impl Shared {
     ) -> Self {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
-        let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let guards: Vec<_> =
+            settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let probed = probed(&guards);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
-        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, via, slots, buffers, metrics }
+        Self { settings, fleets, upstream_metrics, routes, guards, probed, route_metrics, via, slots, buffers, metrics }
     }
 
     /// What all is counted in.
@@ -162,15 +169,27 @@ fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> 
     routes.iter().map(|route| (route.name.as_str(), route.concurrency))
 }
 
+/// The first route of each namespace that asks.
+fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
+    let asking = guards.iter().enumerate().filter_map(|(index, guarded)| {
+        let guard = &guarded.as_ref()?.guard;
+        guard.probing.as_ref().map(|_| (keys::namespace_tag(&guard.keys.namespace), index))
+    });
+    asking.rev().collect()
+}
+
 impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
         let mut guard = route.guard.clone()?;
         if guard.mode == Mode::Shadow {
             // Records of a trial must never answer for real ones.
             guard.keys.namespace.insert_str(0, "shadow/");
+            // Nor does a trial ask for anything that no client asked for.
+            (guard.keys.probe, guard.probing) = (None, None);
         }
         let guard = Arc::new(guard);
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics) };
+        let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
+        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
         Some(Self { guard, terms })
     }
 }

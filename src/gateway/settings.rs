@@ -122,6 +122,19 @@ pub struct Guard {
     pub allow_headers: Vec<HeaderName>,
     /// Whether the upstream's own word on an operation counts.
     pub outcome_headers: OutcomeHeaders,
+    /// When the upstream is asked about operations in doubt; none: it is not.
+    pub probing: Option<Probing>,
+}
+
+/// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probing {
+    /// Counted from the doubt's beginning, growing.
+    pub schedule: Vec<Duration>,
+    /// The least time between two probes of one operation that duplicates cause.
+    pub interval: Duration,
+    /// How long a probe may take.
+    pub timeout: Duration,
 }
 
 /// Whether the upstream's own word on an operation (`Oncegate-Outcome`, `-Store`, `-TTL` on its answer) counts.

@@ -92,6 +92,26 @@ labels! {
 }
 
 labels! {
+    /// What came of asking the upstream about a doubt.
+    ProbeFinding {
+        /// The operation was executed.
+        Executed => "executed",
+        /// It was not, and the key is free.
+        Absent => "absent",
+        /// The upstream does not know of it, but it may still come.
+        Early => "early",
+        /// An answer that settles nothing.
+        Unknown => "unknown",
+        /// No whole answer in time.
+        Failed => "failed",
+        /// Nothing was asked: the request lacked what the question needs.
+        Impossible => "impossible",
+        /// Nothing was asked: too many doubts are kept in mind.
+        Dropped => "dropped",
+    }
+}
+
+labels! {
     /// A store call.
     StoreOp {
         /// The first conditional write of an attempt.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
+use super::labels::{FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, Verdict};
+use super::redis::RedisMetrics;
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 use super::usual::Usual;
@@ -25,6 +26,7 @@ pub struct Metrics {
     families: Families,
     no_route: Arc<RouteMetrics>,
     upstreams: UpstreamFamilies,
+    redis: RedisMetrics,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
@@ -52,6 +54,7 @@ pub struct RouteMetrics {
     requests: Vec<IntCounter>,
     seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
+    probes: Vec<IntCounter>,
     duplicates: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
@@ -78,6 +81,7 @@ struct Families {
     requests: IntCounterVec,
     seconds: HistogramVec,
     outcomes: IntCounterVec,
+    probes: IntCounterVec,
     duplicates: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
@@ -110,6 +114,7 @@ impl Metrics {
             no_route: Arc::new(families.route(NO_ROUTE)),
             families,
             upstreams: UpstreamFamilies::new(&registry)?,
+            redis: RedisMetrics::new(&registry)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -170,6 +175,11 @@ impl Metrics {
     /// The handles of the upstream of this name. Whoever asks again counts on.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamMetrics> {
         self.upstreams.upstream(name)
+    }
+
+    /// The handles of a Redis that keeps the records.
+    pub fn redis(&self) -> &RedisMetrics {
+        &self.redis
     }
 
     /// A store call ended after this long.
@@ -288,6 +298,11 @@ impl RouteMetrics {
         self.outcomes[outcome as usize].inc();
     }
 
+    /// The upstream was asked about a doubt, or should have been.
+    pub fn probed(&self, finding: ProbeFinding) {
+        self.probes[finding as usize].inc();
+    }
+
     /// An attempt that was sent has ended after this long, whatever came of it.
     pub fn attempt_took(&self, span: Duration) {
         self.usual.took(span);
@@ -337,6 +352,7 @@ impl Families {
             requests: counter("requests_total", "Requests by what became of them.", &["route", "verdict"])?,
             seconds: histogram_vec(registry, "request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
+            probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
             executed_but_failed: counter(
@@ -365,6 +381,7 @@ impl Families {
             // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
+            probes: ProbeFinding::ALL.iter().map(|f| self.probes.with_label_values(&[name, f.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),

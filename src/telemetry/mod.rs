@@ -3,11 +3,15 @@
 mod labels;
 mod logs;
 mod metrics;
+mod redis;
 mod register;
 mod upstreams;
 mod usual;
 
-pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
+pub use labels::{
+    CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
+};
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
+pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;

@@ -39,7 +39,7 @@ impl Ward {
         let gateway = || Arc::new(Arbiter::new(Arc::clone(&store) as _, shared(&clock, cache)));
         let gateways: Vec<_> = std::iter::repeat_with(gateway).take(gateways).collect();
         let route = gateways[0].shared().metrics.route("orders");
-        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route } }
+        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route, schedule: None } }
     }
 
     /// One gateway with everything at its usual.
@@ -115,7 +115,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
 /// The namespaces that a sweep looks after.
 pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
     let route = Arc::clone(&ward.terms.route);
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2 })])
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2, probed: None })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

@@ -29,6 +29,7 @@ mod modes;
 mod odd_answers;
 mod outcome_headers;
 mod paths;
+mod probe;
 mod raw;
 mod requests;
 mod servers;

@@ -22,6 +22,7 @@ mod late;
 mod lost_replies;
 mod memory;
 mod overload;
+mod probe;
 mod sealed;
 mod store_faults;
 
