@@ -48,7 +48,7 @@ impl Arbiter {
     pub(super) fn written_again(&self, id: &OperationId, record: &Record) {
         let shared = self.shared();
         shared.dispatched.begin(id, record, shared.clock.now());
-        shared.metrics.store_forgot();
+        shared.metrics.kept().store_forgot();
         let state = match record.state {
             State::InFlight { .. } => "its attempt still runs here",
             State::InDoubt { .. } => "its outcome is not known any more: in doubt",

@@ -10,6 +10,7 @@ mod finding;
 mod front;
 mod guard;
 mod interpolate;
+mod journal;
 mod key_age;
 mod limits;
 mod probe;

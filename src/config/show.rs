@@ -129,6 +129,7 @@ fn limits(page: &mut Page, settings: &Settings) {
     page.put("in_flight", gateway.in_flight);
     page.put("waiters", settings.arbiter.waiters);
     page.put("dispatched", settings.arbiter.dispatched);
+    page.put("outcomes_waiting", settings.arbiter.outcomes_waiting);
     page.put("buffered_bodies", size(gateway.buffered_bodies));
     page.put("target", size(server.target));
     page.put("header_bytes", size(server.header_bytes));

@@ -29,6 +29,8 @@ const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_mi
 /// What the arbiter's answer leads to.
 enum Ruling {
     Act(Permit),
+    /// The store is away, and it may act all the same.
+    Unseen(Permit),
     Duplicate(Duplicate),
 }
 
@@ -75,6 +77,7 @@ impl Gateway {
         }
         match self.rule(guarded, routed.index, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
+            Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
                 match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
@@ -84,9 +87,7 @@ impl Gateway {
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
             Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
-                let (mut response, verdict) = self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await?;
-                response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
-                Ok((response, verdict))
+                self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),
         }
@@ -120,12 +121,15 @@ impl Gateway {
         let mut pause = POLL.0;
         let mut asks = guard.probing.is_some();
         loop {
-            let admitted =
-                self.arbiter.admit(arrival, &guarded.terms).await.map_err(|error| refused(arrival, &error))?;
-            let duplicate = match admitted {
-                Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
-                Admitted::Duplicate(duplicate) => duplicate,
-                Admitted::Untimely(untimely) => return Err(untimely.into()),
+            let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
+                Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
+                Ok(Admitted::Duplicate(duplicate)) => duplicate,
+                Ok(Admitted::Untimely(untimely)) => return Err(untimely.into()),
+                Err(error) => match self.admit_unseen(guarded, arrival, &error).await? {
+                    Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
+                    Admitted::Duplicate(duplicate) => duplicate,
+                    Admitted::Untimely(untimely) => return Err(untimely.into()),
+                },
             };
             if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
                 asks = false;
@@ -143,6 +147,23 @@ impl Gateway {
             place.wait(pause, left).await;
             pause = (pause * 2).min(POLL.1);
         }
+    }
+
+    /// The store has not answered. On a route that says so, what was surely not seen may act all the same.
+    async fn admit_unseen(
+        &self,
+        guarded: &Guarded,
+        arrival: &Arrival,
+        error: &StoreError,
+    ) -> Result<Admitted, Problem> {
+        let away = matches!(error, StoreError::Unavailable(_)) && guarded.guard.mode == Mode::Enforce;
+        if away && guarded.guard.store_failure == StoreFailure::OpenIfUnseen {
+            let admitted = self.arbiter.admit_unseen(arrival, &guarded.terms).await;
+            if let Some(admitted) = admitted.map_err(|error| refused(arrival, &error))? {
+                return Ok(admitted);
+            }
+        }
+        Err(refused(arrival, error))
     }
 
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
@@ -246,6 +267,12 @@ impl Gateway {
         drop(hold);
         answer
     }
+}
+
+/// The answer to a request that passed while the store was away.
+fn unguarded((mut response, _): Answer) -> Answer {
+    response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
+    (response, Verdict::Unguarded)
 }
 
 fn refused(arrival: &Arrival, error: &StoreError) -> Problem {

@@ -171,6 +171,8 @@ pub enum StoreFailure {
     Closed,
     /// Requests pass unguarded, counted and marked.
     Open,
+    /// Requests that this gateway, the only one, has surely not seen run once and are recorded later; others get 503.
+    OpenIfUnseen,
 }
 
 /// Whether a guard acts or only counts.

@@ -8,6 +8,7 @@
 
 mod admit;
 mod arrival;
+mod hand_over;
 mod identity;
 mod lapse;
 mod outcomes;
@@ -21,6 +22,7 @@ mod word;
 
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
+pub use hand_over::{HandOver, hand_over};
 pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
