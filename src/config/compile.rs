@@ -146,7 +146,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         kind,
         command_timeout: section.command_timeout.value()?.0,
         encryption: encryption?,
-        journal: journal?,
+        journal,
     })
 }
 
