@@ -5,6 +5,7 @@ mod amnesia;
 mod cache;
 mod dispatched;
 mod lines;
+mod look;
 mod outage;
 mod outcomes;
 mod permit;
