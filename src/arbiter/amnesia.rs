@@ -26,10 +26,7 @@ impl Arbiter {
         policy: &Policy,
     ) -> Result<Option<Record>, StoreError> {
         let shared = self.shared();
-        let now = shared.clock.now();
-        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
-        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
-        let record = recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now);
+        let record = self.recalled(id, known, policy);
         // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
         // meets a claim that nobody acts on.
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
@@ -42,6 +39,15 @@ impl Arbiter {
         }
         self.written_again(id, &record);
         Ok(Some(record))
+    }
+
+    /// What stands in the place of a lost record, by what this gateway knows.
+    pub(super) fn recalled(&self, id: &OperationId, known: &Record, policy: &Policy) -> Record {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
+        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
+        recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now)
     }
 
     /// A record that the store had lost stands in it again.

@@ -6,6 +6,7 @@ use super::define::{choice, section};
 use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
+use super::operations::Operations;
 use super::reader::Field;
 use super::route::Route;
 use super::sentinels::{RedisCluster, RedisSentinel};
@@ -62,6 +63,8 @@ section! {
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
         upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
+        /// Where clients may ask what became of their operations; absent: nowhere.
+        operations: Operations = Optional,
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
