@@ -99,13 +99,8 @@ fn after_a_lost_lease_nothing_is_freed_while_the_attempt_may_still_run() {
 
 #[test]
 fn gateways_that_all_know_a_doubt_end_it_once() {
-    let gate = Gate::new();
-    let upstream = ScriptedUpstream::start(move |request| match request.method().as_str() {
-        "GET" => Reply::whole(200, &[], "found").after(&gate),
-        _ => {
-            gate.open();
-            Reply::reset()
-        }
+    let upstream = ScriptedUpstream::start(|request| {
+        if request.method() == "GET" { Reply::whole(200, &[], "found") } else { Reply::reset() }
     });
     let redis = RedisServer::start();
     let text = yaml(&upstream, &redis.url(), &guard("schedule: [1s]"), "sweep_interval: 1s");
