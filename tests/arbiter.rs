@@ -1,5 +1,6 @@
 //! The arbiter over a store in memory: permits, waiters, claims without a reply, and a filter that never decides.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+#![expect(clippy::float_cmp, reason = "counters are whole numbers")]
 
 #[path = "arbiter/amnesia.rs"]
 mod amnesia;

@@ -234,7 +234,7 @@ impl Arbiter {
     /// Writes a claim, unless this gateway knows of an attempt that the store has lost: then that is written, and is
     /// what the claim has lost to.
     async fn claim(
-        &self,
+        self: &Arc<Self>,
         id: &OperationId,
         expect: Expect,
         record: &Record,
@@ -248,7 +248,16 @@ impl Arbiter {
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
-        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
+        let written = match self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await {
+            Ok(written) => written,
+            Err(error @ StoreError::Unacknowledged(_)) => {
+                self.shared.metrics.redis().unacknowledged();
+                drop(pending);
+                self.withdraw_soon(*id, record.fence.attempt);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         pending.answered();
         if written == Written::Done
             && let Some(known) = dispatched.begin(id, record, clock.now())
@@ -259,6 +268,16 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
+    fn withdraw_soon(self: &Arc<Self>, id: OperationId, attempt: AttemptId) {
+        let arbiter = Arc::clone(self);
+        self.shared.tasks.spawn(async move {
+            if let Err(error) = arbiter.shared.unconfirmed.withdraw_claim(&arbiter, id, attempt).await {
+                tracing::debug!(operation = %id.short(), %error, "a claim that was not acknowledged still waits");
+            }
+        });
     }
 
     /// What the store holds, or would if it had not lost it.

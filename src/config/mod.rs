@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod client_tls;
 mod compile;
 mod define;
 mod doubt;
@@ -14,9 +15,11 @@ mod limits;
 mod probe;
 mod reach;
 mod reader;
+mod redis;
 mod route;
 mod routes;
 mod schema;
+mod sentinels;
 mod show;
 mod tree;
 mod upstreams;

@@ -3,6 +3,7 @@
 mod labels;
 mod logs;
 mod metrics;
+mod redis;
 mod register;
 mod upstreams;
 mod usual;
@@ -12,4 +13,5 @@ pub use labels::{
 };
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
+pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;

@@ -43,7 +43,7 @@ impl From<Untimely> for Problem {
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) => Self::StoreUnavailable,
+            StoreError::Unavailable(_) | StoreError::Unacknowledged(_) => Self::StoreUnavailable,
             StoreError::Unreadable(_) => Self::RecordUnreadable,
         }
     }
