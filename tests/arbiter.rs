@@ -8,6 +8,10 @@ mod amnesia;
 mod claims;
 #[path = "arbiter/filter.rs"]
 mod filter;
+#[path = "arbiter/outage.rs"]
+mod outage;
+#[path = "arbiter/outcomes.rs"]
+mod outcomes;
 #[path = "arbiter/permits.rs"]
 mod permits;
 #[path = "arbiter/ward.rs"]

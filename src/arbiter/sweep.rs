@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Arbiter, Terms};
+use super::{Arbiter, Shared, Terms};
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{DoubtsFound, RouteMetrics, StoreOp};
@@ -31,6 +31,8 @@ pub struct Sweep {
     from: Cursor,
     /// Doubts of this pass.
     doubts: HashMap<NamespaceTag, Found>,
+    /// Where this pass puts what it finds into the filter: how much that had discarded before.
+    rebuilds: Option<u64>,
     /// No pass has come to its end: who noticed the doubts that are met may be gone.
     first: bool,
 }
@@ -45,7 +47,7 @@ struct Found {
 impl Sweep {
     /// A sweep of these namespaces; records of others are left alone.
     pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
-        Self { watched, from: Cursor::START, doubts: HashMap::new(), first: true }
+        Self { watched, from: Cursor::START, doubts: HashMap::new(), rebuilds: None, first: true }
     }
 
     /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
@@ -66,9 +68,17 @@ impl Sweep {
         let from = std::mem::replace(&mut self.from, Cursor::START);
         if from == Cursor::START {
             self.doubts.clear();
+            let Shared { filter, journal, .. } = &**arbiter.shared();
+            self.rebuilds = (journal.is_some() && !filter.is_rebuilt()).then(|| filter.discards());
         }
         let page = arbiter.timed(StoreOp::List, arbiter.store().list(from, PAGE)).await?;
+        if page.unreadable > 0 {
+            self.rebuilds = None;
+        }
         for (id, record) in page.records {
+            if self.rebuilds.is_some() {
+                arbiter.shared().filter.found(&id, record.expires);
+            }
             self.look_at(arbiter, &id, record).await?;
         }
         let done = page.next.is_none();
@@ -76,6 +86,10 @@ impl Sweep {
             self.from = next;
         } else {
             self.publish(arbiter);
+            if let Some(discards) = self.rebuilds {
+                arbiter.shared().filter.rebuilt(discards);
+                arbiter.shared().publish_completeness();
+            }
             self.first = false;
         }
         Ok(done)

@@ -245,7 +245,9 @@ choice! {
 choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later {} }
 choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
 choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }
-choice! { gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open } later {} }
+choice! {
+    gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open, "open_if_unseen" => Self::OpenIfUnseen } later {}
+}
 choice! { gateway::OutcomeHeaders { "ignore" => Self::Ignore, "trust" => Self::Trust } later {} }
 choice! { gateway::Mode { "enforce" => Self::Enforce, "shadow" => Self::Shadow } later {} }
 choice! { Judgement { "keep" => Self::Keep, "release" => Self::Release, "doubt" => Self::Doubt } later {} }

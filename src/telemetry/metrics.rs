@@ -8,6 +8,7 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use super::kept::KeptMetrics;
 use super::labels::{FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, Verdict};
 use super::redis::RedisMetrics;
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
@@ -37,9 +38,7 @@ pub struct Metrics {
     tls_reload_failed: IntGauge,
     lease_lost: IntCounter,
     late_answers: IntCounter,
-    store_may_evict: IntGauge,
-    store_amnesia: IntCounter,
-    dispatched_dropped: IntCounter,
+    kept: KeptMetrics,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -140,18 +139,7 @@ impl Metrics {
                 &registry,
                 IntCounter::new("late_answers_total", "Answers that came after the client's or the lease's end."),
             )?,
-            store_may_evict: register(
-                &registry,
-                IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
-            )?,
-            store_amnesia: register(
-                &registry,
-                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
-            )?,
-            dispatched_dropped: register(
-                &registry,
-                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
-            )?,
+            kept: KeptMetrics::new(&registry)?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
@@ -170,6 +158,11 @@ impl Metrics {
     /// The handles for requests that matched no route.
     pub fn no_route(&self) -> &Arc<RouteMetrics> {
         &self.no_route
+    }
+
+    /// What is told of records, and of what waits to be one.
+    pub fn kept(&self) -> &KeptMetrics {
+        &self.kept
     }
 
     /// The handles of the upstream of this name. Whoever asks again counts on.
@@ -228,21 +221,6 @@ impl Metrics {
     /// An answer came after its client's deadline or after its lease.
     pub fn late_answer(&self) {
         self.late_answers.inc();
-    }
-
-    /// Whether the store may drop records under memory pressure.
-    pub fn store_may_evict(&self, may: bool) {
-        self.store_may_evict.set(i64::from(may));
-    }
-
-    /// The store has lost the record of an operation that this gateway dispatched.
-    pub fn store_forgot(&self) {
-        self.store_amnesia.inc();
-    }
-
-    /// So many dispatched operations are no longer known, because others needed their room.
-    pub fn dispatched_dropped(&self, count: u64) {
-        self.dispatched_dropped.inc_by(count);
     }
 
     /// How many log lines were dropped since the start.

@@ -1,5 +1,6 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
+mod kept;
 mod labels;
 mod logs;
 mod metrics;
@@ -8,6 +9,7 @@ mod register;
 mod upstreams;
 mod usual;
 
+pub use kept::KeptMetrics;
 pub use labels::{
     CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
 };

@@ -9,7 +9,6 @@ use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, State};
 use tokio::task::JoinHandle;
 
 use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id, namespaces};
-use crate::watched::Fault;
 
 /// What is waited for at most. Reaching it is a failed test.
 const SOON: Duration = Duration::from_secs(10);
@@ -51,19 +50,6 @@ async fn a_permit_that_is_dropped_leaves_a_doubt() {
     let State::InDoubt { cause, since } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
     assert_eq!(cause, Cause::Abandoned);
     assert_eq!(ward.duplicate(1).await, Duplicate::InDoubt { since });
-}
-
-#[tokio::test]
-async fn an_outcome_is_written_when_the_store_is_back() {
-    for fault in [Fault::Refused, Fault::ReplyLost] {
-        let ward = Ward::plain();
-        let permit = ward.permit(1).await;
-        ward.store.fail([fault; 2]);
-        let Err(unsettled) = permit.settle(answered(&ward.terms, 201, 9)).await else { panic!("the store failed") };
-        assert!(matches!(unsettled.persist().await, Settled::Kept(_)));
-        assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::Completed { .. }));
-        assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
-    }
 }
 
 #[tokio::test]

@@ -6,9 +6,11 @@ mod command_line;
 mod encryption;
 mod explain;
 mod key_age;
+mod operations;
 mod probe;
 mod redis;
 mod schema;
+mod sole;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -95,7 +97,8 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
         log,
         telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned(), audit: None }
     );
-    let arbiter::Settings { replay_cache, waiters, dispatched, alone } = arbiter;
+    let arbiter::Settings { replay_cache, waiters, dispatched, outcomes_waiting, alone } = arbiter;
+    assert_eq!(outcomes_waiting, 10_000);
     assert_eq!((replay_cache, waiters, dispatched, alone), (64 << 20, 10_000, 100_000, true));
     assert_eq!(sweep_interval, Duration::from_mins(1));
     assert_eq!((server.listen_shared, watch), (false, false));

@@ -12,9 +12,9 @@ const PAYMENTS: NamespaceTag = NamespaceTag(2);
 fn shared() -> Arc<Shared> {
     let clock = Clock::manual(Time(1_000));
     let filter = filter::Settings { capacity: 1_000, false_positive_rate: 0.01, lifetime: Duration::from_hours(1) };
-    let settings = Settings { replay_cache: 0, waiters: 1, dispatched: 0, alone: true };
+    let settings = Settings { replay_cache: 0, waiters: 1, dispatched: 0, outcomes_waiting: 0, alone: true };
     let filter = Filter::new(filter, clock.clone()).unwrap();
-    Arc::new(Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock))
+    Arc::new(Shared::new(settings, filter, None, Arc::new(Metrics::new().unwrap()), clock))
 }
 
 fn id(number: usize) -> OperationId {

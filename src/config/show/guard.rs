@@ -44,7 +44,12 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
         page.section("probe", |page| probe(page, template, probing, absent_after));
     }
     page.put("doubt_retention", span_text(guard.policy.doubt_retention));
-    page.put("store_failure", if guard.store_failure == StoreFailure::Closed { "closed" } else { "open" });
+    let store_failure = match guard.store_failure {
+        StoreFailure::Closed => "closed",
+        StoreFailure::Open => "open",
+        StoreFailure::OpenIfUnseen => "open_if_unseen",
+    };
+    page.put("store_failure", store_failure);
     page.section("replay", |page| {
         page.put("require_same", list(&guard.keys.require_same));
         page.put("allow_headers", list(&guard.allow_headers));
