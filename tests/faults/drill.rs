@@ -227,15 +227,33 @@ impl Report {
         self.wrong.iter().filter(|(_, faults, _)| faults.iter().any(is_it)).count()
     }
 
+    /// Operations that ran twice or side by side, whose answer was lost, and whose doubt is not accounted for.
+    fn verdict(&self) -> [usize; 3] {
+        use Fault::{Altered, DoubtForgotten, DoubtHidden, DoubtLeft, DoubtsMiscounted, Forgotten, Unsettled};
+        [
+            self.count(|fault| matches!(fault, Fault::RanTwice | Fault::Overlapped)),
+            self.count(|fault| matches!(fault, Forgotten(_) | Altered(_))),
+            self.count(|fault| {
+                matches!(fault, DoubtForgotten(_) | DoubtHidden | DoubtLeft(_) | DoubtsMiscounted { .. } | Unsettled)
+            }),
+        ]
+    }
+
+    /// A row of the table in docs/reliability.md.
+    pub(crate) fn row(&self, scenario: &str, seed: u64) -> String {
+        let Figures { operations, requests, runs, replays, doubts, longest, .. } = self.figures;
+        let (seconds, blows) = (self.lasted.as_secs(), self.blows.values().sum::<usize>());
+        let ([twice, lost, unaccounted], any) = (self.verdict(), self.wrong.len());
+        format!(
+            "| {scenario} | {operations} | {seconds} s | {blows} | {requests} | {runs} | {replays} | {longest} ms | \
+             {doubts} | **{twice}** | **{lost}** | **{unaccounted}** | {any} | {seed} |"
+        )
+    }
+
     /// In Markdown.
     pub(crate) fn table(&self, title: &str) -> String {
         let Self { figures, blows, .. } = self;
-        let twice = self.count(|fault| matches!(fault, Fault::RanTwice | Fault::Overlapped));
-        let lost = self.count(|fault| matches!(fault, Fault::Forgotten(_) | Fault::Altered(_)));
-        let unaccounted = self.count(|fault| {
-            use Fault::{DoubtForgotten, DoubtHidden, DoubtLeft, DoubtsMiscounted, Unsettled};
-            matches!(fault, DoubtForgotten(_) | DoubtHidden | DoubtLeft(_) | DoubtsMiscounted { .. } | Unsettled)
-        });
+        let [twice, lost, unaccounted] = self.verdict();
         let rows = [
             ("seconds", self.lasted.as_secs().to_string()),
             ("faults injected", blows.values().sum::<usize>().to_string()),

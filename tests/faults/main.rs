@@ -20,6 +20,7 @@ mod clocks;
 mod drill;
 mod history;
 mod ledger;
+mod long;
 mod scene;
 mod short;
 mod storm;
