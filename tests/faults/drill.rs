@@ -12,6 +12,7 @@ use oncegate::clock::Clock;
 use crate::clients::Client;
 use crate::gateway::wait_until;
 use crate::history::{Ailment, Moment, Name, News, Story};
+use crate::redis::until;
 use crate::scene::{Backing, Clocks, LEASE, Member, RESPONSE_TIMEOUT, Scene};
 use crate::storm::Storm;
 use crate::upstream::Manner;
@@ -43,6 +44,7 @@ pub(crate) struct Plan {
 /// What was seen.
 pub(crate) struct Report {
     pub(crate) wrong: Vec<Wrong>,
+    pub(crate) stories: HashMap<Name, Story>,
     pub(crate) figures: Figures,
     pub(crate) blows: BTreeMap<String, usize>,
     pub(crate) lasted: Duration,
@@ -88,10 +90,20 @@ impl Plan {
     }
 
     pub(crate) fn run(&self) -> Report {
+        self.run_under(|scene, world| {
+            let end = Clock::instant() + self.most;
+            let mut storm = Storm::over(scene, world, self.seed, self.clocks_alone);
+            storm.rage(self.beat, || Clock::instant() >= end || world.count() >= self.operations);
+            storm.blows
+        })
+    }
+
+    /// The same under what `storm` does to the machines while clients ask. It counts its blows.
+    pub(crate) fn run_under(&self, storm: impl FnOnce(&mut Scene, &World) -> BTreeMap<String, usize>) -> Report {
         let mut scene = self.scene();
         let world = World::beside(scene.upstream.ledger());
         let started = Clock::instant();
-        let blows = self.rage(&mut scene, &world);
+        let blows = self.load(&mut scene, &world, storm);
         let lasted = started.elapsed();
         start_afresh(&mut scene, &world);
         let closing = world.now();
@@ -99,14 +111,19 @@ impl Plan {
         let stories = world.stories(scene.upstream.ledger());
         let mut wrong = judge(&stories, &terms(&world, closing));
         wrong.extend(unaccounted(&scene, &world, &stories));
-        Report { wrong, figures: Figures::of(&stories), blows, lasted }
+        Report { wrong, figures: Figures::of(&stories), stories, blows, lasted }
     }
 
     pub(crate) fn scene(&self) -> Scene {
         Scene::set(self.backing, self.gateways, self.clocks, self.manner)
     }
 
-    fn rage(&self, scene: &mut Scene, world: &World) -> BTreeMap<String, usize> {
+    fn load(
+        &self,
+        scene: &mut Scene,
+        world: &World,
+        storm: impl FnOnce(&mut Scene, &World) -> BTreeMap<String, usize>,
+    ) -> BTreeMap<String, usize> {
         let (stop, doors) = (AtomicBool::new(false), scene.doors());
         std::thread::scope(|scope| {
             for number in 0..self.clients {
@@ -115,11 +132,7 @@ impl Plan {
                 scope.spawn(move || client.run(stop));
             }
             let _stops = Raised(&stop);
-            let end = Clock::instant() + self.most;
-            let enough = || Clock::instant() >= end || world.count() >= self.operations;
-            let mut storm = Storm::over(scene, world, self.seed, self.clocks_alone);
-            storm.rage(self.beat, enough);
-            storm.blows
+            storm(scene, world)
         })
     }
 }
@@ -140,6 +153,9 @@ impl Drop for Raised<'_> {
 
 /// Whatever is under way ends; then gateways begin anew that know nothing but what is in the store.
 fn start_afresh(scene: &mut Scene, world: &World) {
+    if let Some(group) = scene.store.group() {
+        until("the store is whole again", || group.is_whole());
+    }
     for member in &scene.members {
         wait_until("attempts end and are written down", || {
             member.gateway.metric(r#"oncegate_in_flight{route="create-order"}"#) == 0.0

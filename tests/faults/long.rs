@@ -34,10 +34,12 @@ impl Wishes {
     }
 
     fn plan(&self) -> Plan {
-        let backing = match self.text("scenario").unwrap_or("redis") {
+        let backing = match self.text("scenario").unwrap_or("sentinel") {
             "embedded" => Backing::Embedded,
             "redis" => Backing::Redis,
-            other => panic!("`{other}` is no scenario: embedded or redis"),
+            "sentinel" => Backing::Sentinels,
+            "cluster" => Backing::Cluster,
+            other => panic!("`{other}` is no scenario: embedded, redis, sentinel or cluster"),
         };
         let gateways = if backing == Backing::Embedded { 1 } else { self.number("gateways", 3) };
         let mut plan = Plan::short(backing, gateways, self.number("seed", rand::random()));
@@ -54,7 +56,7 @@ impl Wishes {
 fn drill() {
     let wishes = Wishes::read(&std::env::var(WISHES).unwrap_or_default());
     let plan = wishes.plan();
-    let scenario = wishes.text("scenario").unwrap_or("redis");
+    let scenario = wishes.text("scenario").unwrap_or("sentinel");
     println!("scenario {scenario}, seed {}", plan.seed);
     let report = plan.run();
     println!("{}", report.table(scenario));

@@ -18,6 +18,8 @@ mod bad_histories;
 mod clients;
 mod clocks;
 mod drill;
+mod failover;
+mod group;
 mod history;
 mod ledger;
 mod long;

@@ -43,6 +43,7 @@ pub(crate) struct World {
     ledger: File,
     ticks: AtomicU64,
     requests: AtomicU64,
+    refused_by_store: AtomicU64,
     told: Mutex<HashMap<Name, Vec<Exchange>>>,
     /// Operations in the order of their first request.
     names: Mutex<Vec<Name>>,
@@ -62,6 +63,7 @@ impl World {
             ledger: File::open(ledger).unwrap(),
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            refused_by_store: AtomicU64::new(0),
             told: Mutex::default(),
             names: Mutex::default(),
             troubles: Mutex::default(),
@@ -83,6 +85,11 @@ impl World {
 
     pub(crate) fn count(&self) -> usize {
         self.names.lock().unwrap().len()
+    }
+
+    /// How many requests were refused because the store was away.
+    pub(crate) fn refused_by_store(&self) -> u64 {
+        self.refused_by_store.load(Ordering::SeqCst)
     }
 
     /// Some operation, or one of the latest so many.
@@ -132,6 +139,9 @@ impl World {
         let asked = self.now();
         let news = self.exchange(to, name, &call, leaves);
         let heard = self.now();
+        if matches!(&news, News::Refused { code, .. } if code == "store-unavailable") {
+            self.refused_by_store.fetch_add(1, Ordering::SeqCst);
+        }
         let exchange = Exchange { request, variant, asked, heard, news: news.clone() };
         self.told.lock().unwrap().entry(name.clone()).or_default().push(exchange);
         news
