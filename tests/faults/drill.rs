@@ -137,7 +137,8 @@ impl Plan {
     }
 }
 
-fn terms(world: &World, closing: Moment) -> Terms {
+/// What stories are judged by, when everything was asked for once more from here on.
+pub(crate) fn terms(world: &World, closing: Moment) -> Terms {
     let patience = RESPONSE_TIMEOUT + 5_000;
     Terms { closing: closing.tick, troubles: world.troubles(), lease: LEASE, patience, margin: 4_000 }
 }

@@ -43,6 +43,7 @@ pub(crate) struct World {
     ledger: File,
     ticks: AtomicU64,
     requests: AtomicU64,
+    heard: AtomicU64,
     refused_by_store: AtomicU64,
     told: Mutex<HashMap<Name, Vec<Exchange>>>,
     /// Operations in the order of their first request.
@@ -63,6 +64,7 @@ impl World {
             ledger: File::open(ledger).unwrap(),
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
             refused_by_store: AtomicU64::new(0),
             told: Mutex::default(),
             names: Mutex::default(),
@@ -85,6 +87,11 @@ impl World {
 
     pub(crate) fn count(&self) -> usize {
         self.names.lock().unwrap().len()
+    }
+
+    /// How many answers of the upstream's clients have heard.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::SeqCst)
     }
 
     /// How many requests were refused because the store was away.
@@ -139,9 +146,13 @@ impl World {
         let asked = self.now();
         let news = self.exchange(to, name, &call, leaves);
         let heard = self.now();
-        if matches!(&news, News::Refused { code, .. } if code == "store-unavailable") {
-            self.refused_by_store.fetch_add(1, Ordering::SeqCst);
-        }
+        match &news {
+            News::Answer(_) => self.heard.fetch_add(1, Ordering::SeqCst),
+            News::Refused { code, .. } if code == "store-unavailable" => {
+                self.refused_by_store.fetch_add(1, Ordering::SeqCst)
+            }
+            _ => 0,
+        };
         let exchange = Exchange { request, variant, asked, heard, news: news.clone() };
         self.told.lock().unwrap().entry(name.clone()).or_default().push(exchange);
         news
