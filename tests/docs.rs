@@ -10,6 +10,9 @@ use oncegate::config::parse;
 use oncegate::telemetry::{Handshake, Metrics, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use regex::Regex;
 
+/// The pages whose names and links must lead somewhere.
+const PAGES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/reliability.md"];
+
 fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
@@ -87,7 +90,7 @@ fn the_readme_shows_every_command() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let absent: Vec<_> = named_files(&page(name)).into_iter().filter(|file| !root.join(file).exists()).collect();
         assert!(absent.is_empty(), "{name}: {absent:?}");
@@ -120,7 +123,7 @@ fn the_readme_lists_every_alert() {
 
 #[test]
 fn links_lead_somewhere() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name).parent().unwrap().to_owned();
         let text = page(name);
         let broken: Vec<&str> = links(&text).into_iter().filter(|target| !folder.join(target).exists()).collect();
