@@ -57,7 +57,7 @@ async fn try_list(admin: &Admin, wanted: Result<Query<Wanted>, QueryRejection>) 
     }
     let rules = (admin.rules)();
     if let Some(route) = &route
-        && !rules.namespaces.values().any(|namespace| namespace.route == *route)
+        && !rules.namespaces.values().any(|namespace| namespace.is_of(route))
     {
         return Err(invalid(&format!("`route`: no route that keeps records is called `{route}`.")));
     }
@@ -85,7 +85,7 @@ async fn try_list(admin: &Admin, wanted: Result<Query<Wanted>, QueryRejection>) 
 fn is_wanted(record: &Record, route: Option<&str>, rules: &Rules) -> bool {
     let namespace = rules.namespaces.get(&record.namespace);
     let of_route = match (route, namespace) {
-        (Some(route), namespace) => namespace.is_some_and(|namespace| namespace.route == route),
+        (Some(route), namespace) => namespace.is_some_and(|namespace| namespace.is_of(route)),
         // Nobody is refused by what a shadow route keeps; records whose route is gone may be somebody's trouble.
         (None, namespace) => namespace.is_none_or(|namespace| !namespace.shadow),
     };

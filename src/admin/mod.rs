@@ -70,6 +70,8 @@ pub enum Ready {
 pub struct Namespace {
     /// The route's name.
     pub route: String,
+    /// The names of further routes that share the namespace: a record does not say which of them it is from.
+    pub others: Vec<String>,
     /// The route's rules.
     pub terms: Terms,
     /// Whether the route only counts: its doubts are nobody's trouble.
@@ -78,6 +80,13 @@ pub struct Namespace {
     pub response_body_limit: usize,
     /// Names that the route replays although replays drop them by default.
     pub allow_headers: Vec<HeaderName>,
+}
+
+impl Namespace {
+    /// Whether records of this namespace may be from the route of this name.
+    fn is_of(&self, route: &str) -> bool {
+        self.route == route || self.others.iter().any(|other| other == route)
+    }
 }
 
 /// What the door goes by, as one configuration has it.

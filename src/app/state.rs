@@ -143,16 +143,25 @@ fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
 }
 
 fn namespaces(gateway: &gateway::Shared) -> HashMap<NamespaceTag, Namespace> {
-    by_namespace(gateway.guards().map(|(route, guard, terms)| {
+    let mut named = by_namespace(gateway.guards().map(|(route, guard, terms)| {
         let namespace = Namespace {
             route: route.to_owned(),
+            others: Vec::new(),
             terms: terms.clone(),
             shadow: guard.mode == Mode::Shadow,
             response_body_limit: guard.response_body_limit,
             allow_headers: guard.allow_headers.clone(),
         };
         (namespace_tag(&guard.keys.namespace), namespace)
-    }))
+    }));
+    for (route, guard, _) in gateway.guards() {
+        if let Some(namespace) = named.get_mut(&namespace_tag(&guard.keys.namespace))
+            && namespace.route != route
+        {
+            namespace.others.push(route.to_owned());
+        }
+    }
+    named
 }
 
 /// Where routes share a namespace, the first of them speaks for it.

@@ -162,7 +162,9 @@ fn start_afresh(scene: &mut Scene, world: &World) {
             member.gateway.metric(r#"oncegate_in_flight{route="create-order"}"#) == 0.0
         });
     }
-    // Claims whose clients have left are being withdrawn: those that it takes by surprise are in doubt.
+    // Claims whose clients have left are withdrawn within a quarter of a second. Those that the kill takes by surprise all
+    // the same are in doubt.
+    std::thread::sleep(Duration::from_millis(600));
     let trouble = world.begin(Ailment::GatewayDied);
     scene.members.iter_mut().for_each(|member| member.gateway.kill());
     scene.members.iter_mut().for_each(Member::restart);

@@ -48,6 +48,7 @@ fn all_doubts(gateway: &Gateway, query: &str) -> (Vec<Value>, usize) {
     loop {
         let page = get(gateway, &format!("/api/v1/doubts?{query}{cursor}"));
         pages += 1;
+        assert!(pages < 1_000, "the list has no end: {page}");
         doubts.extend(page["doubts"].as_array().unwrap().clone());
         let Some(next) = page["next"].as_str() else { return (doubts, pages) };
         cursor = format!("&cursor={next}");
@@ -253,6 +254,23 @@ fn doubts_are_listed_page_by_page_and_by_route_on_every_store() {
         let word = json!({"outcome": "executed", "reason": "seen"});
         assert_eq!(resolve(&gateway, resolved, &word).status, 200);
         assert!(!ids(&all_doubts(&gateway, "").0).contains(resolved), "{store}");
+    }
+}
+
+#[test]
+fn doubts_of_routes_that_share_a_namespace_are_listed_under_each_of_them() {
+    let upstream = doubtful();
+    let pay = "  - name: pay
+    match: { methods: [POST], path: /pay }
+    upstream: orders
+    idempotency: { key: [ { header: Idempotency-Key } ], scope: none, namespace: create-order }
+  - name: rest\n";
+    let gateway = Gateway::start(&yaml(&upstream, "", "").replace("  - name: rest\n", pay));
+    let id = doubt(&gateway, &Call::post("/pay").key("k").body("x"));
+    for route in ["create-order", "pay"] {
+        let (found, _) = all_doubts(&gateway, &format!("route={route}"));
+        assert_eq!(ids(&found), BTreeSet::from([id.clone()]));
+        assert_eq!(found[0]["route"], "create-order");
     }
 }
 

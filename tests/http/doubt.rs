@@ -74,6 +74,25 @@ fn an_attempt_without_an_answer_ends_in_doubt_at_its_deadline() {
 }
 
 #[test]
+fn an_answer_after_the_attempts_deadline_reaches_nobody() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "too late").after(&hold).then_hang());
+    let text = yaml(&upstream, "lease: 100ms", "")
+        .replace("response_timeout: 10s", "response_timeout: 300ms")
+        .replace("attempt_timeout: 30s", "attempt_timeout: 300ms");
+    let gateway = Gateway::start(&text);
+    let call = Call::post("/orders").key("k-1").body("x");
+    gateway.send(&call);
+    wait_until("the attempt is given up", || gateway.send(&call).code().as_deref() == Some("outcome-unknown"));
+    gate.open();
+    // The server writes its answer, and finds the connection closed.
+    upstream.wait_for_closed(1);
+    assert_eq!(gateway.send(&call).code().as_deref(), Some("outcome-unknown"));
+    assert_eq!(gateway.metric("oncegate_late_answers_total"), 0.0);
+}
+
+#[test]
 fn the_heartbeat_keeps_a_long_attempt_from_doubt() {
     let gate = Gate::new();
     let hold = gate.clone();

@@ -18,6 +18,7 @@ mod amnesia;
 mod crowd;
 mod eviction;
 mod foreign;
+mod late;
 mod lost_replies;
 mod memory;
 mod overload;

@@ -10,8 +10,7 @@ use crate::machine::{Answer, Record, Recorded, State};
 /// Whether there is a secret part at all.
 pub(super) fn is_in(record: &Record) -> bool {
     let answered = match &record.state {
-        State::Completed { answer: Answer::TooLarge { location: None, .. } | Answer::Unseen, .. } => false,
-        State::Completed { .. } => true,
+        State::Completed { answer, .. } => !matches!(answer, Answer::TooLarge { location: None, .. } | Answer::Unseen),
         State::InFlight { .. } | State::InDoubt { .. } => false,
     };
     answered || record.probe.is_some()
