@@ -12,8 +12,8 @@
 //! - [`keys`] turns a request into an arrival: key, scope, fingerprint. Pure.
 //! - [`upstream`] sends requests on, and knows whether anything was sent.
 //! - [`wire`] is what is known of a connection: who is at the other end, and where its messages end.
-//! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
+//! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
 
 pub mod cli;
@@ -35,9 +35,9 @@ pub mod upstream;
 
 pub mod wire;
 
-pub mod tls;
-
 pub mod store;
+
+pub mod tls;
 
 pub mod clock;
 

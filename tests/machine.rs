@@ -8,3 +8,5 @@ mod model;
 mod random;
 #[path = "machine/system.rs"]
 mod system;
+#[path = "machine/timely.rs"]
+mod timely;

@@ -38,6 +38,7 @@ pub(super) fn with_field(name: &HeaderName, values: &[HeaderValue]) -> Request {
 pub(super) fn settings(source: Option<Source>, fingerprint: FingerprintSettings) -> Settings {
     Settings {
         namespace: "orders".to_owned(),
+        dated: false,
         missing: if source.is_some() { Missing::Reject } else { Missing::Pass },
         sources: source.into_iter().collect(),
         scope: Scope::None,

@@ -34,7 +34,7 @@ pub(super) async fn find(admin: &Admin, id: &str) -> Result<(OperationId, Record
 
 pub(super) fn unavailable(error: &StoreError) -> Response {
     let code = match error {
-        StoreError::Unavailable(_) => "store-unavailable",
+        StoreError::Unavailable(_) | StoreError::Unacknowledged(_) => "store-unavailable",
         StoreError::Unreadable(_) => "record-unreadable",
     };
     problem(StatusCode::SERVICE_UNAVAILABLE, code, &error.to_string())

@@ -14,7 +14,7 @@ use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
 use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
-use crate::store::Store;
+use crate::store::{Health, Store};
 use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
@@ -42,7 +42,7 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
     };
     let time = async {
         let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
-        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live)) };
+        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live), watch(&parts)) };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
     let overdue = async {
@@ -128,6 +128,15 @@ async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
     }
 }
 
+/// Leaves servers of the store that are no longer the ones to write to.
+async fn watch(parts: &Parts) {
+    loop {
+        if let Err(error) = parts.store.watch().await {
+            tracing::debug!(%error, "who is to be written to is not known");
+        }
+    }
+}
+
 /// Takes over certificates that change.
 async fn certify(parts: &Parts) {
     let mut exchanges = parts.live.exchanges();
@@ -159,11 +168,16 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
         shared.metrics.filter_filled(shared.filter.fill_ratio());
         shared.metrics.log_lines_lost(parts.lines_lost.count());
         match parts.store.tend().await {
-            Ok(may) => {
-                if may {
+            Ok(Health::Own) => {}
+            Ok(Health::Redis(condition)) => {
+                let may_evict = condition.may_evict();
+                if may_evict {
                     tracing::warn!("the store may evict records: operations could run twice");
                 }
-                shared.metrics.store_may_evict(may);
+                shared.metrics.store_may_evict(may_evict);
+                let redis = shared.metrics.redis();
+                redis.replicated(condition.primaries(), condition.replicas(), condition.wanted());
+                redis.persists(condition.persistence() as i64);
             }
             Err(error) => tracing::debug!(%error, "store not looked after"),
         }

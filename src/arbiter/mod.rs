@@ -24,8 +24,8 @@ use unconfirmed::Pending;
 
 use crate::clock::Clock;
 use crate::machine::{
-    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, admit,
-    asked_by,
+    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, Untimely,
+    admit, asked_by,
 };
 use crate::store::filter::Filter;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -108,6 +108,8 @@ pub enum Admitted {
     Proceed(Permit),
     /// It may not.
     Duplicate(Duplicate),
+    /// It may not: nothing is known of its key, and its key is too old, or not made yet.
+    Untimely(Untimely),
 }
 
 /// Which policy and which route's counters an attempt runs under.
@@ -172,6 +174,10 @@ impl Arbiter {
                     Written::Lost(newer) => found = newer,
                 },
                 Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
+                Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
+                    None => return Ok(Admitted::Untimely(untimely)),
+                    known => found = known,
+                },
             }
             found = self.withdraw_own(id, found).await?;
         }
@@ -213,14 +219,14 @@ impl Arbiter {
         let record = self.shared.cache.get(&arrival.operation, now)?;
         match admit(Some(&record), arrival, &terms.policy, attempt, now) {
             Admission::Duplicate(duplicate) => Some(duplicate),
-            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } => None,
+            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } | Admission::Untimely(_) => None,
         }
     }
 
     /// Writes a claim, unless this gateway knows of an attempt that the store has lost: then that is written, and is
     /// what the claim has lost to.
     async fn claim(
-        &self,
+        self: &Arc<Self>,
         id: &OperationId,
         expect: Expect,
         record: &Record,
@@ -234,7 +240,16 @@ impl Arbiter {
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
-        let written = self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await?;
+        let written = match self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await {
+            Ok(written) => written,
+            Err(error @ StoreError::Unacknowledged(_)) => {
+                self.shared.metrics.redis().unacknowledged();
+                drop(pending);
+                self.withdraw_soon(*id, record.fence.attempt);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         pending.answered();
         if written == Written::Done
             && let Some(known) = dispatched.begin(id, record, clock.now())
@@ -245,6 +260,25 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
+    fn withdraw_soon(self: &Arc<Self>, id: OperationId, attempt: AttemptId) {
+        let arbiter = Arc::clone(self);
+        self.shared.tasks.spawn(async move {
+            if let Err(error) = arbiter.shared.unconfirmed.withdraw_claim(&arbiter, id, attempt).await {
+                tracing::debug!(operation = %id.short(), %error, "a claim that was not acknowledged still waits");
+            }
+        });
+    }
+
+    /// What the store holds, or would if it had not lost it.
+    async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Record>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+        match self.shared.dispatched.known(id, self.shared.clock.now()) {
+            Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known, policy).await,
+            _ => Ok(found),
+        }
     }
 
     async fn write_lapse(

@@ -115,6 +115,20 @@ impl Unconfirmed {
         Ok(())
     }
 
+    /// Withdraws this claim, if it is remembered.
+    pub(super) async fn withdraw_claim(
+        &self,
+        arbiter: &Arbiter,
+        id: OperationId,
+        attempt: AttemptId,
+    ) -> Result<(), StoreError> {
+        let claim = self.lock().by_name.get(&(id, attempt)).cloned();
+        match claim {
+            Some(claim) => self.withdraw_remembered(arbiter, &(id, attempt), &claim).await,
+            None => Ok(()),
+        }
+    }
+
     async fn withdraw_remembered(&self, arbiter: &Arbiter, name: &Name, claim: &Claim) -> Result<(), StoreError> {
         let done = match self.withdraw_one(arbiter, &name.0, name.1, claim).await {
             // What is there is no claim of ours, and must not keep the others waiting.
@@ -233,6 +247,7 @@ mod tests {
             attempt_timeout: hour,
             retention: hour,
             doubt_retention: hour,
+            clock_skew: None,
             in_doubt: InDoubt::Hold,
             compare: true,
             outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Settings;
 use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
-use super::reader::{At, Field, values};
+use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, limits, routes, upstreams};
+use super::{encryption, front, limits, redis, routes, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -137,7 +137,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
             let path = section.path.either(|path| path.value.0.as_str(), || "./oncegate-data")?;
             store::Kind::Embedded { path: PathBuf::from(path) }
         }
-        StoreKind::Redis => store::Kind::Redis(redis(section, report)?),
+        StoreKind::Redis => store::Kind::Redis(Box::new(redis::compile(section, report)?)),
     };
     Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0, encryption: encryption? })
 }
@@ -156,47 +156,10 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
         refuse(section.encryption.at().map(|at| &at.place), "embedded` or `redis");
     }
     if kind != StoreKind::Redis {
-        refuse(section.url.at().map(|at| &at.place), "redis");
-        refuse(section.key_prefix.at().map(|at| &at.place), "redis");
-        refuse(section.allow_eviction.at().map(|at| &at.place), "redis");
+        for field in redis::fields(section) {
+            refuse(field, "redis");
+        }
     }
-}
-
-fn redis(section: &Store, report: &mut Report) -> Option<store::redis::Settings> {
-    if let (Field::Absent, Some(kind)) = (&section.url, section.kind.at()) {
-        report.fault(&kind.place, "`redis` needs `url`: write `url: redis://127.0.0.1:6379/0`");
-    }
-    let url = section.url.at().and_then(|url| redis_url(url, report));
-    let prefix = section.key_prefix.either(|prefix| key_prefix(prefix, report), || Some("og".to_owned()))?;
-    let allow_eviction = section.allow_eviction.either(|allow| allow.value, || false)?;
-    if let Some(at) = section.allow_eviction.at().filter(|_| allow_eviction) {
-        report.warn(&at.place, "a Redis that evicts records forgets operations, which may then run twice");
-    }
-    Some(store::redis::Settings { url: url?, key_prefix: prefix?, allow_eviction })
-}
-
-/// Says nothing of the URL itself: it may hold a password.
-fn redis_url(url: &At<Text>, report: &mut Report) -> Option<String> {
-    let text = &url.value.0;
-    let scheme = text.split("://").next().unwrap_or_default();
-    let message = match scheme {
-        "redis" if redis::IntoConnectionInfo::into_connection_info(text.as_str()).is_ok() => return Some(text.clone()),
-        "rediss" | "valkeys" => "TLS to Redis (`rediss://`) is not in this version yet: use `redis://`",
-        "unix" | "redis+unix" | "valkey+unix" => "Unix sockets are not in this version yet: use `redis://`",
-        _ => "is no address of a Redis: write `redis://[user:password@]host:port/db`",
-    };
-    report.fault(&url.place, message);
-    None
-}
-
-fn key_prefix(prefix: &At<Text>, report: &mut Report) -> Option<String> {
-    let text = &prefix.value.0;
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.:".contains(letter);
-    if text.len() <= 64 && text.chars().all(fits) {
-        return Some(text.clone());
-    }
-    report.fault(&prefix.place, format!("`{text}` is no prefix: up to 64 of letters, digits, `-`, `_`, `.` and `:`"));
-    None
 }
 
 /// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then. An
@@ -206,7 +169,7 @@ fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::
         let policy = &guard.policy;
         let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
         let retention = if trusted { policy.doubt_retention } else { policy.retention };
-        policy.attempt_timeout + policy.doubt_retention + retention
+        policy.attempt_timeout + policy.doubt_retention + retention + policy.slack()
     });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,

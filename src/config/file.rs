@@ -1,16 +1,18 @@
 //! The file as written: every section but routes, each setting with its meaning, bounds and default. Checks nothing
 //! across fields.
 
+use super::client_tls::ClientTls;
 use super::define::{choice, section};
 use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
 use super::reader::Field;
 use super::route::Route;
+use super::sentinels::{RedisCluster, RedisSentinel};
 use super::upstreams::Upstream;
 use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
-use crate::{admin, gateway, telemetry};
+use crate::{admin, gateway, store, telemetry};
 use std::net::SocketAddr;
 
 section! {
@@ -95,8 +97,30 @@ section! {
         kind: StoreKind = Default("embedded"),
         /// The directory of the embedded store (default ./oncegate-data).
         path: Text = Optional,
-        /// The address of Redis 7 or Valkey: redis://[user:password@]host:port/db.
+        /// The address of one Redis 7 or Valkey: redis://[user:password@]host:port/db, or rediss:// for TLS.
         url: Text = Optional,
+        /// Instead of `url`: the primary that these sentinels name.
+        sentinel: RedisSentinel = Optional,
+        /// Instead of `url`: a Redis Cluster.
+        cluster: RedisCluster = Optional,
+        /// The ACL user of the servers that keep the records (default: the default user).
+        username: Text = Optional,
+        /// Its password.
+        password: String = Optional,
+        /// The file whose first line is the password, read for every connection.
+        password_file: Text = Optional,
+        /// The database's number behind sentinels (default 0).
+        database: Count<0, 1_000_000> = Optional,
+        /// TLS with the servers that keep the records.
+        tls: ClientTls = Optional,
+        /// What is spoken with them: `resp2`, which every server and proxy knows, or `resp3` (default resp2).
+        protocol: store::redis::Protocol = Optional,
+        /// How many connections each worker has to a server (default 1; 4 with `wait_replicas`).
+        connections: Count<1, 64> = Optional,
+        /// How many replicas must have a claim before its request is forwarded (default 0).
+        wait_replicas: Count<0, 16> = Optional,
+        /// How long they may take; below `command_timeout` (default: half of it).
+        wait_timeout: Span<1, MINUTE> = Optional,
         /// What every key in Redis begins with (default og).
         key_prefix: Text = Optional,
         /// Whether a Redis that may evict records is accepted (default false).
@@ -106,7 +130,7 @@ section! {
         /// Encryption of stored answers; absent: they are stored in the clear.
         encryption: Encryption = Optional,
     }
-    later { "sentinel", "cluster", "wait_replicas", "tls", "ledger", "servers" }
+    later { "ledger", "servers" }
 }
 
 /// The kinds of store.
@@ -119,8 +143,10 @@ pub(super) enum StoreKind {
 
 choice! {
     StoreKind { "embedded" => Self::Embedded, "redis" => Self::Redis, "memory" => Self::Memory }
-    later { "postgres", "postgresql", "sentinel", "cluster" }
+    later { "postgres", "postgresql" }
 }
+
+choice! { store::redis::Protocol { "resp2" => Self::Resp2, "resp3" => Self::Resp3 } later {} }
 
 section! {
     /// The Bloom filter; it saves work and decides nothing.

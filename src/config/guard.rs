@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 
 use super::finding::{Place, Report};
+use super::key_age::{self, Age};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
 use super::upstreams::Upstream;
@@ -42,7 +43,7 @@ pub(super) fn compile(
     if let Some(keys) = &keys {
         underscored(keys, &at.place, around, report);
     }
-    let policy = policy(section, keys.as_ref(), around, report);
+    let policy = policy(section, keys.as_ref(), key_age::compile(section, report), around, report);
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(route, section, report);
@@ -80,6 +81,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     Some(keys::Settings {
         namespace: namespace.clone(),
         sources,
+        dated: section.key_age.either(|_| true, || false)?,
         missing: *section.missing.value()?,
         scope,
         require_same,
@@ -208,6 +210,7 @@ fn proves_the_caller(scope: &keys::Scope) -> bool {
 fn policy(
     section: &Idempotency,
     keys: Option<&keys::Settings>,
+    age: Option<Age>,
     around: &Around<'_>,
     report: &mut Report,
 ) -> Option<Policy> {
@@ -224,10 +227,14 @@ fn policy(
     }
     stated_retention(section, report);
     let retention = section.retention.value().map(|span| span.0);
-    if let (Some(doubt), Some(retention)) = (section.doubt_retention.at(), retention)
-        && doubt.value.0 < retention
+    // A doubt must outlive its key.
+    let least = retention.zip(age).map(|(retention, age)| retention + age.slack());
+    if let (Some(doubt), Some(least)) = (section.doubt_retention.at(), least)
+        && doubt.value.0 < least
     {
-        let message = format!("{} is below `retention` ({}): raise it", span_text(doubt.value.0), span_text(retention));
+        let skew = if age.is_some_and(|age| age.skew.is_some()) { " and twice `key_age.clock_skew`" } else { "" };
+        let message =
+            format!("{} is below `retention`{skew} ({}): raise it", span_text(doubt.value.0), span_text(least));
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
@@ -236,7 +243,8 @@ fn policy(
         lease: section.lease.value()?.0,
         attempt_timeout: attempt_timeout?,
         retention: retention?,
-        doubt_retention: section.doubt_retention.either(|at| Some(at.value.0), || Some(retention?.max(DOUBT)))??,
+        doubt_retention: section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT)))??,
+        clock_skew: age?.skew,
         in_doubt: *section.in_doubt.value()?,
         compare: compare?,
         outcomes: section.outcomes.value()?.0.clone(),

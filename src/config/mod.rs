@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod client_tls;
 mod compile;
 mod define;
 mod encryption;
@@ -8,12 +9,15 @@ mod finding;
 mod front;
 mod guard;
 mod interpolate;
+mod key_age;
 mod limits;
 mod reach;
 mod reader;
+mod redis;
 mod route;
 mod routes;
 mod schema;
+mod sentinels;
 mod show;
 mod tree;
 mod upstreams;

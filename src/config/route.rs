@@ -75,6 +75,8 @@ section! {
         key: Vec<Field<KeySource>> = Required("write `key: [{ header: Idempotency-Key }]`"),
         /// Part of every operation's identity (default: the route's name); keep it when renaming the route.
         namespace: Name = Optional,
+        /// How keys say when they were made; absent: they do not. Then one that is too old to be new, and of which nothing is known, is 410.
+        key_age: KeyAge = Optional,
         /// What a request without key gets: 400, or a pass without guard.
         missing: keys::Missing = Default("reject"),
         /// Whose a key is.
@@ -118,6 +120,23 @@ section! {
     }
     later { "probe", "decode", "claims", "tokens" }
 }
+
+section! {
+    /// How keys say when they were made.
+    KeyAge {
+        /// `uuid_v7`: every key is a UUID of version 7; any other is 400.
+        from: AgeSource = Required("write `key_age: { from: uuid_v7 }`"),
+        /// How far off the clocks of those who make keys may be, against the store's.
+        clock_skew: Span<0, HOUR> = Default("5m"),
+    }
+    later {}
+}
+
+/// The only form of a key that says when it was made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AgeSource;
+
+choice! { AgeSource { "uuid_v7" => Self } later { "ulid" } }
 
 section! {
     /// Who may have the recorded answer, and what it carries.

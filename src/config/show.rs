@@ -1,16 +1,16 @@
 //! The settings as they will run, written as a configuration file with every default put in. Secrets are masked.
 
 mod guard;
+mod store;
 
 use std::fmt::Display;
-use std::path::Path;
 use std::time::Duration;
 
 use super::Settings;
 use super::values::{size_text, span_text};
 use crate::gateway::{Case, MethodOverride, PathParameters, Route, Underscores};
 use crate::tls::client;
-use crate::{admin, server, store, telemetry, tls, upstream};
+use crate::{admin, server, telemetry, tls, upstream};
 
 /// What stands where a secret stands.
 const MASK: &str = "***";
@@ -23,7 +23,7 @@ pub fn show(settings: &Settings) -> String {
     page.put("workers", settings.server.workers);
     front(&mut page, &settings.server.front);
     page.section("admin", |page| admin(page, &settings.admin));
-    page.section("store", |page| store(page, &settings.store));
+    page.section("store", |page| store::show_store(page, &settings.store));
     page.section("filter", |page| {
         page.put("capacity", settings.filter.capacity);
         page.put("false_positive_rate", settings.filter.false_positive_rate);
@@ -123,43 +123,6 @@ fn admin(page: &mut Page, settings: &admin::Settings) {
     page.put("connections", settings.connections);
 }
 
-fn store(page: &mut Page, settings: &store::Settings) {
-    match &settings.kind {
-        store::Kind::Memory => page.put("kind", "memory"),
-        store::Kind::Embedded { path } => {
-            page.put("kind", "embedded");
-            page.put("path", quoted(Path::display(path)));
-        }
-        store::Kind::Redis(redis) => {
-            page.put("kind", "redis");
-            page.put("url", quoted(masked(&redis.url)));
-            page.put("key_prefix", quoted(&redis.key_prefix));
-            page.put("allow_eviction", redis.allow_eviction);
-        }
-    }
-    page.put("command_timeout", span_text(settings.command_timeout));
-    if settings.encryption.ids().next().is_some() {
-        page.section("encryption", |page| {
-            page.section("keys", |page| {
-                for id in settings.encryption.ids() {
-                    page.item(|page| {
-                        page.put("id", quoted(id));
-                        page.put("secret", quoted(MASK));
-                    });
-                }
-            });
-        });
-    }
-}
-
-/// The URL with its password masked, and anything that may be one.
-fn masked(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let place = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, place)| format!("{MASK}:{MASK}@{place}"));
-    let place = place.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}://{place}")
-}
-
 fn limits(page: &mut Page, settings: &Settings) {
     let (server, gateway) = (&settings.server.limits, &settings.gateway.limits);
     page.put("connections", server.connections);
@@ -213,7 +176,7 @@ fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
     };
     page.put("protocol", protocol);
     if let Some(tls) = settings.tls.as_ref().filter(|tls| *tls.settings() != client::Settings::default()) {
-        page.section("tls", |page| show_upstream_tls(page, tls.settings()));
+        page.section("tls", |page| show_client_tls(page, tls.settings()));
     }
     page.put("response_timeout", span_text(settings.response_timeout));
     page.put("attempt_timeout", span_text(settings.attempt_timeout));
@@ -229,7 +192,7 @@ fn show_upstream(page: &mut Page, settings: &upstream::Settings) {
 }
 
 /// Names of files; what is in them is nobody's to see here.
-fn show_upstream_tls(page: &mut Page, settings: &client::Settings) {
+fn show_client_tls(page: &mut Page, settings: &client::Settings) {
     if let Some(ca) = &settings.ca {
         page.put("ca", quoted(ca.display()));
     }
@@ -328,22 +291,5 @@ impl Page {
         body(self);
         self.depth -= 1;
         self.text.replace_range(start..start + 2, "- ");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_part_of_a_url_that_may_be_secret_is_shown() {
-        for (url, shown) in [
-            ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
-            ("redis://:s3cret@db:6379/1", "redis://***:***@db:6379/1"),
-            ("redis://me:p@ss@db", "redis://***:***@db"),
-            ("redis://db/0?password=s3cret", "redis://db/0"),
-        ] {
-            assert_eq!(masked(url), shown);
-        }
     }
 }

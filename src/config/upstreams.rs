@@ -1,12 +1,11 @@
 //! The APIs behind the gateway: the section as written, and what it becomes.
 
-use std::path::{Path, PathBuf};
-
 use http::HeaderValue;
 use http::uri::Authority;
 
+use super::client_tls::{self, ClientTls};
 use super::define::{choice, section};
-use super::finding::{Place, Report};
+use super::finding::Report;
 use super::reader::{At, Field};
 use super::values::{Count, DAY, HOUR, MINUTE, Name, Named, SECOND, Span, StatusRange, Text, not_empty, span_text};
 use crate::tls::client;
@@ -41,7 +40,7 @@ section! {
         /// What is spoken to the servers: `http1`, or `http2` on shared connections (without TLS: known beforehand).
         protocol: upstream::Protocol = Default("http1"),
         /// TLS with `https://` servers.
-        tls: UpstreamTls = Optional,
+        tls: ClientTls = Optional,
         /// How long a client waits at most.
         response_timeout: Span<10, HOUR> = Default("30s"),
         /// How long an attempt may take at most.
@@ -90,21 +89,6 @@ section! {
 
 choice! {
     upstream::Balance { "round_robin" => Self::RoundRobin, "least_requests" => Self::LeastRequests } later {}
-}
-
-section! {
-    /// TLS with an upstream's servers. Certificates are always verified.
-    UpstreamTls {
-        /// PEM file of the authorities that are trusted; by default those of the system.
-        ca: Text = Optional,
-        /// The name that is asked for (SNI) and that certificates must bear; by default each server's host.
-        server_name: Text = Optional,
-        /// PEM file of the certificate that this gateway shows, with its chain.
-        certificate: Text = Optional,
-        /// PEM file of that certificate's private key.
-        key: Text = Optional,
-    }
-    later {}
 }
 
 choice! { upstream::Protocol { "http1" => Self::Http1, "http2" => Self::Http2 } later {} }
@@ -268,57 +252,12 @@ fn tls(
         report.fault(&at.place, "needs `https://` servers: write these, or remove it");
         return Err(Refused);
     }
-    let settings = section.tls.either(|at| tls_settings(at, report), || Some(client::Settings::default())).flatten();
-    let settings = settings.ok_or(Refused)?;
+    let settings = client_tls::settings(&section.tls, report).ok_or(Refused)?;
     if !secure.ok_or(Refused)? {
         return Ok(None);
     }
-    client::Client::load(settings, protocol.alpn()).map(Some).map_err(|unusable| {
-        if let Some(place) = place_of(&unusable, section) {
-            report.fault(place, unusable.to_string());
-        }
-        Refused
-    })
-}
-
-/// Which field is at fault.
-fn place_of<'a>(unusable: &client::Unusable, section: &'a Upstream) -> Option<&'a Place> {
-    let field = section.tls.value().and_then(|tls| match unusable {
-        client::Unusable::Ca(_) => tls.ca.at(),
-        client::Unusable::Identity(error) => {
-            let is_key = tls.key.at().filter(|key| error.path == Path::new(&key.value.0));
-            is_key.or(tls.certificate.at())
-        }
-        client::Unusable::NoAuthorities | client::Unusable::Provider(_) => None,
-    });
-    field.map(|at| &at.place).or(section.servers.at().map(|at| &at.place))
-}
-
-fn tls_settings(at: &At<UpstreamTls>, report: &mut Report) -> Option<client::Settings> {
-    let section = &at.value;
-    let path = |text: &At<Text>| PathBuf::from(&text.value.0);
-    let identity = match (&section.certificate, &section.key) {
-        (Field::Absent, Field::Absent) => None,
-        (Field::Given(certificate), Field::Given(key)) => {
-            Some(client::Identity { certificate: path(certificate), key: path(key) })
-        }
-        (Field::Given(alone), Field::Absent) => return alone_fault(&alone.place, "key", report),
-        (Field::Absent, Field::Given(alone)) => return alone_fault(&alone.place, "certificate", report),
-        (Field::Broken, _) | (_, Field::Broken) => return None,
-    };
-    let server_name = section.server_name.either(|name| Some(name.value.0.clone()), || None)?;
-    if let (Some(name), Some(at)) = (&server_name, section.server_name.at())
-        && !client::Client::can_name(name)
-    {
-        report.fault(&at.place, format!("`{name}` is no name of a server: write one such as `api.internal`"));
-        return None;
-    }
-    Some(client::Settings { ca: section.ca.either(|ca| Some(path(ca)), || None)?, server_name, identity })
-}
-
-fn alone_fault<T>(place: &Place, other: &str, report: &mut Report) -> Option<T> {
-    report.fault(place, format!("stands alone: `{other}` belongs to it"));
-    None
+    let place = section.servers.at().map(|at| &at.place);
+    client_tls::load(settings, protocol.alpn(), &section.tls, place, report).map(Some).ok_or(Refused)
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ impl Gateway {
             let duplicate = match admitted {
                 Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
                 Admitted::Duplicate(duplicate) => duplicate,
+                Admitted::Untimely(untimely) => return Err(untimely.into()),
             };
             let left = guard.patience.saturating_sub(started.elapsed());
             if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {

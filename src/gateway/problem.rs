@@ -42,6 +42,8 @@ pub enum Problem {
     KeyInvalid(String),
     /// No caller.
     ScopeMissing(String),
+    /// A key so old that what became of it may have been forgotten, and nothing is known of it.
+    KeyExpired,
     /// The key belongs to another request.
     KeyReused,
     /// The request's body is over the route's limit.
@@ -169,6 +171,7 @@ impl Problem {
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
@@ -242,6 +245,7 @@ impl Problem {
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
+            | Self::KeyExpired
             | Self::KeyReused
             | Self::BodyTooLarge { .. }
             | Self::HeaderTimeout

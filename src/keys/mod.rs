@@ -1,6 +1,7 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
 mod content;
+mod dated;
 mod explain;
 mod fingerprint;
 mod frame;
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::machine::{Arrival, NamespaceTag, OperationId};
+use crate::machine::{Arrival, NamespaceTag, OperationId, Time};
 use crate::wire::Certificate;
 use frame::Frame;
 use source::{Body, Found, View};
@@ -106,6 +107,7 @@ pub fn check_head(
     check_names(settings, headers)?;
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
+    dated::made(settings, &found)?;
     scope::values(&settings.scope, headers, certificate).map(|_| ())
 }
 
@@ -131,7 +133,8 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     };
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
-    Ok(Named::Operation(Arrival::new(key.operation, namespace, raw, settings_word, credentials, canonical)))
+    let arrival = Arrival::new(key.operation, namespace, raw, settings_word, credentials, canonical);
+    Ok(Named::Operation(arrival.with_made(key.made)))
 }
 
 /// Says which namespace a record belongs to.
@@ -149,6 +152,7 @@ struct Derived<'a> {
 struct Key<'a> {
     parts: Vec<source::Part<'a>>,
     operation: OperationId,
+    made: Option<Time>,
 }
 
 fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
@@ -156,10 +160,11 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
+    let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, request.certificate.as_ref())?;
     let key = match found {
-        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts }),
+        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
         Found::Absent | Found::NeedsBody => None,
     };
     Ok(Derived { key, scope })
@@ -217,6 +222,7 @@ mod tests {
         Settings {
             namespace: "orders".to_owned(),
             sources,
+            dated: false,
             missing: Missing::Reject,
             scope: Scope::None,
             require_same: Vec::new(),

@@ -9,6 +9,8 @@ pub struct Settings {
     pub namespace: String,
     /// Tried in order; the first that is present is the key.
     pub sources: Vec<Source>,
+    /// Whether every key is a UUID of version 7, which says when it was made.
+    pub dated: bool,
     /// What a request without any key gets.
     pub missing: Missing,
     /// Whose key it is.

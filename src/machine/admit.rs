@@ -1,7 +1,7 @@
 //! The verb *admit*: may this request act?
 
 use super::arrival::Likeness;
-use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, lapse};
+use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, Untimely, lapse};
 
 /// What to do with a request, given what the store holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Admission {
     },
     /// The request may not act.
     Duplicate(Duplicate),
+    /// The request may not act, as long as nothing is known of its key. Make sure of that before it is told so.
+    Untimely(Untimely),
 }
 
 /// Why a request may not act.
@@ -52,6 +54,9 @@ pub enum Duplicate {
 /// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
 pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
     let Some(found) = found else {
+        if let Some(untimely) = policy.untimely(arrival.made, now) {
+            return Admission::Untimely(untimely);
+        }
         return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, now) };
     };
     if found.fence.attempt == attempt && matches!(found.state, State::InFlight { .. }) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::{NamespaceTag, OperationId, Print, Probe};
+use super::{NamespaceTag, OperationId, Print, Probe, Time};
 
 /// The version of the rules by which [`Prints`] are made: part of each digest, and kept in each record.
 pub const FINGERPRINT_VERSION: u8 = 1;
@@ -33,6 +33,8 @@ pub struct Arrival {
     pub credentials: Option<Print>,
     /// How the upstream could be asked about the operation.
     pub probe: Option<Box<Probe>>,
+    /// When the key says that it was made, where keys do.
+    pub made: Option<Time>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
 }
 
@@ -57,13 +59,19 @@ impl Arrival {
     ) -> Self {
         let canonical: Box<dyn FnOnce() -> Print + Send> = Box::new(canonical);
         let canonical = LazyLock::new(canonical);
-        Self { operation, namespace, raw, settings, credentials, probe: None, canonical }
+        Self { operation, namespace, raw, settings, credentials, probe: None, made: None, canonical }
     }
 
     /// The same, with the question by which the upstream could be asked about it.
     #[must_use]
     pub fn with_probe(self, probe: Option<Probe>) -> Self {
         Self { probe: probe.map(Box::new), ..self }
+    }
+
+    /// The same, with the time at which its key says that it was made.
+    #[must_use]
+    pub fn with_made(self, made: Option<Time>) -> Self {
+        Self { made, ..self }
     }
 
     /// The digests to keep in the record.

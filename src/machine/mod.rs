@@ -16,6 +16,7 @@ mod probe;
 mod recall;
 mod record;
 mod settle;
+mod timely;
 mod word;
 
 pub use admit::{Admission, Duplicate, admit};
@@ -28,6 +29,7 @@ pub use probe::{Finding, Probe, next_probe, probed};
 pub use recall::{asked_by, recall};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
+pub use timely::Untimely;
 pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.

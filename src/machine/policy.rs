@@ -13,8 +13,11 @@ pub struct Policy {
     pub attempt_timeout: Duration,
     /// How long an outcome is remembered, from its recording.
     pub retention: Duration,
-    /// How long a doubt is remembered, from its beginning, and an outcome at most. Never below `retention`.
+    /// How long a doubt is remembered, from its beginning, and an outcome at most. Never below `retention` and its slack.
     pub doubt_retention: Duration,
+    /// Where keys say when they were made: how far off their makers' clocks may be, against the store's. None: keys say
+    /// nothing.
+    pub clock_skew: Option<Duration>,
     /// What happens to duplicates of an operation in doubt.
     pub in_doubt: InDoubt,
     /// Whether a changed request under the same key is refused (422) instead of counting as a duplicate.

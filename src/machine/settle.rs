@@ -113,7 +113,8 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
 /// How long a kept outcome is remembered. A wish of the outcome's own has its bounds: what counts on how long a route's
 /// records live, such as the filter, goes by the policy alone.
 fn remembered_for(wish: Option<Duration>, policy: &Policy) -> Duration {
-    wish.map_or(policy.retention, |wish| wish.clamp(LEAST_RETENTION, policy.doubt_retention.max(LEAST_RETENTION)))
+    let most = policy.doubt_retention.max(LEAST_RETENTION);
+    policy.slack() + wish.map_or(policy.retention, |wish| wish.clamp(LEAST_RETENTION, most))
 }
 
 /// Why an ending leaves doubt; none when it settles the matter.

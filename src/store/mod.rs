@@ -7,7 +7,7 @@ pub mod memory;
 mod open;
 pub mod redis;
 
-pub use open::{OpenError, Opened, open};
+pub use open::{Health, OpenError, Opened, open};
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -80,6 +80,10 @@ pub enum StoreError {
     /// The store cannot be reached, refused the command, or did not answer in time. The command may have been executed.
     #[error("store unavailable: {0}")]
     Unavailable(String),
+    /// The store has carried the write out, but could not say that enough replicas have it: it may yet be lost. Whoever
+    /// claimed by it takes it back.
+    #[error("not acknowledged: {0}")]
+    Unacknowledged(String),
     /// The stored bytes are not a record that this version knows. The operation is neither run nor replayed.
     #[error("record unreadable: {0}")]
     Unreadable(#[from] codec::CodecError),
@@ -107,5 +111,5 @@ pub enum Kind {
         path: PathBuf,
     },
     /// Redis or Valkey, 7.0 and later.
-    Redis(redis::Settings),
+    Redis(Box<redis::Settings>),
 }

@@ -1,11 +1,11 @@
 //! From settings to a store that each worker can use.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::codec::{Codec, Keyring};
 use super::embedded::{self, EmbeddedStore};
 use super::memory::MemoryStore;
-use super::redis::{BadUrl, RedisStore};
+use super::redis::{Condition, RedisStore};
 use super::{Kind, Settings, Store, StoreError};
 use crate::clock::Clock;
 
@@ -18,9 +18,6 @@ pub enum OpenError {
     /// The database file.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
-    /// The address of Redis.
-    #[error(transparent)]
-    Redis(#[from] BadUrl),
 }
 
 /// An opened store. Memory and the embedded store are one for all workers; each worker has its own line to Redis.
@@ -32,8 +29,9 @@ pub struct Opened {
 enum Lines {
     Memory(Arc<MemoryStore>),
     Embedded(Arc<EmbeddedStore>),
-    /// The background's own line; each worker has a sibling, because a line belongs to the runtime that uses it.
-    Redis(Box<RedisStore>),
+    /// The background's own line; each worker has a sibling, because a line belongs to the runtime that uses it. With
+    /// what the log was told last.
+    Redis(Box<RedisStore>, Mutex<Option<Condition>>),
 }
 
 /// Opens the store.
@@ -46,7 +44,10 @@ pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
     let lines = match &settings.kind {
         Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock))),
         Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock, codec.clone())?)),
-        Kind::Redis(redis) => Lines::Redis(Box::new(RedisStore::new(redis, timeout, clock)?.with_codec(codec.clone()))),
+        Kind::Redis(redis) => {
+            let store = RedisStore::new((**redis).clone(), timeout, clock).with_codec(codec.clone());
+            Lines::Redis(Box::new(store), Mutex::default())
+        }
     };
     Ok(Opened { lines, codec })
 }
@@ -62,16 +63,20 @@ impl Opened {
         match &self.lines {
             Lines::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
             Lines::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
-            Lines::Redis(line) => Arc::new(line.sibling()),
+            Lines::Redis(line, _) => Arc::new(line.sibling()),
         }
     }
 
     /// Why the store must not be used, if it says so already. One that does not answer yet is refused by its workers'
     /// lines later, call by call.
     pub async fn refusal(&self) -> Option<String> {
-        let Lines::Redis(line) = &self.lines else { return None };
+        let Lines::Redis(line, told) = &self.lines else { return None };
         match line.sibling().check().await {
-            Ok(report) => report.refusal,
+            Ok(condition) => {
+                let refusal = condition.refusal();
+                tell(told, condition);
+                refusal
+            }
             Err(error) => {
                 tracing::warn!(%error, "started without its store: guarded routes answer 503 until it is there");
                 None
@@ -79,22 +84,59 @@ impl Opened {
         }
     }
 
+    /// Waits until it is time to look whether the store's servers are still the ones to write to, and leaves those that
+    /// are not; one step of a background task.
+    ///
+    /// # Errors
+    /// When nobody answers who could know.
+    pub async fn watch(&self) -> Result<(), StoreError> {
+        match &self.lines {
+            Lines::Memory(_) | Lines::Embedded(_) => std::future::pending().await,
+            Lines::Redis(line, _) => line.watch().await,
+        }
+    }
+
     /// Looks after the store, one step of a background task: frees expired records where Redis does not do it by itself.
-    /// Says whether the store may drop records that have not expired.
+    /// Says how the store is.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn tend(&self) -> Result<bool, StoreError> {
+    pub async fn tend(&self) -> Result<Health, StoreError> {
         match &self.lines {
             Lines::Memory(store) => {
                 store.reclaim(RECLAIMED);
-                Ok(false)
+                Ok(Health::Own)
             }
             Lines::Embedded(store) => {
                 store.reclaim().await?;
-                Ok(false)
+                Ok(Health::Own)
             }
-            Lines::Redis(line) => line.check().await.map(|report| report.may_evict),
+            Lines::Redis(line, told) => {
+                let condition = line.check().await?;
+                tell(told, condition.clone());
+                Ok(Health::Redis(condition))
+            }
         }
+    }
+}
+
+/// How a store is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// This gateway's own: it does what it is told.
+    Own,
+    /// As its primaries say.
+    Redis(Condition),
+}
+
+/// Writes to the log how the store is, when that has changed.
+fn tell(told: &Mutex<Option<Condition>>, now: Condition) {
+    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.as_ref() != Some(&now) {
+        tracing::info!(condition = %now, "store");
+        for warning in now.warnings() {
+            tracing::warn!("{warning}");
+        }
+        *told = Some(now);
     }
 }

@@ -1,24 +1,36 @@
 //! Records in Redis or Valkey: one key an operation, one command a reservation, one script a fenced write.
 //! It compares fences and keeps expiries; who may act is decided elsewhere.
 
+mod cluster;
+mod condition;
+mod dial;
 mod faults;
+mod lines;
 mod link;
+mod newest;
+mod position;
+mod sentinel;
 mod server;
+mod settings;
+mod slots;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Cmd, Value, cmd};
 
-use self::faults::{read, unavailable};
-use self::link::Link;
-pub use self::server::Report;
+pub use self::condition::Condition;
+use self::faults::read;
+use self::lines::Lines;
+use self::link::{Answer, Deadline, Link, Request, Terms};
+use self::position::Position;
+pub use self::server::{Persistence, Report};
+pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
 use super::codec::{self, Codec};
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
-use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, Time};
+use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, State, Time};
 
 /// Replaces the value if it begins with the fence, else tells what is there.
 const WRITE: &str = "\
@@ -39,73 +51,33 @@ return redis.call('GET', KEYS[1])";
 /// How long a probe stays when the gateway dies between its writing and its removal.
 const PROBE_LIFE: Duration = Duration::from_mins(1);
 
-/// How to reach Redis.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// `redis://[user:password@]host:port/db`.
-    pub url: String,
-    /// What every key begins with.
-    pub key_prefix: String,
-    /// Whether a `maxmemory-policy` other than `noeviction` is accepted.
-    pub allow_eviction: bool,
-}
-
-impl Settings {
-    /// The URL without user, password and query: what logs and errors may show.
-    pub fn address(&self) -> String {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
-        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-        let place = place.split(['?', '#']).next().unwrap_or_default();
-        format!("{scheme}://{place}")
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("address", &self.address())
-            .field("key_prefix", &self.key_prefix)
-            .field("allow_eviction", &self.allow_eviction)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why a store cannot even be tried.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the store's url is not usable: {0}")]
-pub struct BadUrl(String);
-
-/// A store of records in Redis, over one pipelined connection of its own.
+/// A store of records in Redis, over pipelined connections of its own.
 ///
-/// It belongs to the runtime that makes the first call: each worker has its own. The connection is made when it is
-/// first needed and again whenever it breaks; a call that meets a broken one is sent once more over a fresh one. So a
+/// It belongs to the runtime that makes the first call: each worker has its own. Connections are made when they are
+/// first needed and again whenever they break; a call that meets a broken one is sent once more over a fresh one. So a
 /// call may be carried out twice, and the second time lose to its own first: callers know their writes by the fence.
 pub struct RedisStore {
-    link: Link,
+    lines: Lines,
+    terms: Arc<Terms>,
     key_prefix: Vec<u8>,
-    command_timeout: Duration,
-    clock: Clock,
     codec: Codec,
     write: Arc<redis::Script>,
     remove: Arc<redis::Script>,
 }
 
 impl RedisStore {
-    /// A store that connects when it is first asked. It calibrates `clock` on every connection.
-    ///
-    /// # Errors
-    /// When the URL is none, or asks for what this build cannot do. That nobody answers there is no error.
-    pub fn new(settings: &Settings, command_timeout: Duration, clock: Clock) -> Result<Self, BadUrl> {
-        let link = Link::new(settings, command_timeout, clock.clone()).map_err(|error| BadUrl(error.to_string()))?;
-        Ok(Self {
-            link,
-            key_prefix: format!("{}:", settings.key_prefix).into_bytes(),
-            command_timeout,
-            clock,
+    /// A store that connects when it is first asked. It calibrates `clock` by the server that keeps the store's time.
+    pub fn new(settings: Settings, command_timeout: Duration, clock: Clock) -> Self {
+        let key_prefix = format!("{}:", settings.key_prefix).into_bytes();
+        let terms = Arc::new(Terms::new(settings, command_timeout, clock));
+        Self {
+            lines: Lines::new(&terms),
+            terms,
+            key_prefix,
             codec: Codec::default(),
             write: Arc::new(redis::Script::new(WRITE)),
             remove: Arc::new(redis::Script::new(REMOVE)),
-        })
+        }
     }
 
     /// This store with another way to make records into bytes.
@@ -114,37 +86,42 @@ impl RedisStore {
         Self { codec, ..self }
     }
 
-    /// The same store over a connection of its own, for another runtime.
+    /// The same store over connections of its own, for another runtime.
     #[must_use]
     pub fn sibling(&self) -> Self {
         Self {
-            link: self.link.sibling(),
+            lines: self.lines.sibling(),
+            terms: Arc::clone(&self.terms),
             key_prefix: self.key_prefix.clone(),
-            command_timeout: self.command_timeout,
-            clock: self.clock.clone(),
             codec: self.codec.clone(),
             write: Arc::clone(&self.write),
             remove: Arc::clone(&self.remove),
         }
     }
 
-    /// Asks the server what it is and whether it may evict records, and calibrates the clock. For the start (refuse to
-    /// serve when [`Report::refusal`] says why) and from time to time (the configuration may change while it runs).
+    /// Asks every primary what it is and whether it may evict records. For the start (refuse to serve when
+    /// [`Condition::refusal`] says why) and from time to time (the configuration may change while it runs).
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the server does not answer within the command timeout.
-    pub fn check(&self) -> Reply<'_, Report> {
-        Box::pin(self.bounded(self.link.report()))
+    /// [`StoreError::Unavailable`] when one does not answer within the command timeout.
+    pub fn check(&self) -> Reply<'_, Condition> {
+        Box::pin(async {
+            let reports = self.lines.reports(self.deadline()).await?;
+            Ok(Condition::new(reports, self.terms.settings.wait))
+        })
     }
 
-    /// Holds a call to the command timeout. A connection that lets it pass is given up: it may be a dead one.
-    async fn bounded<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let generation = self.link.generation();
-        if let Ok(reply) = tokio::time::timeout(self.command_timeout, call).await {
-            return reply;
-        }
-        self.link.give_up(generation, "no answer in time");
-        Err(unavailable(format!("no answer within {:?}", self.command_timeout)))
+    /// Waits until it is time to look whether the primaries are still the primaries, or another one is told, and leaves
+    /// those that are not; one step of a background task.
+    ///
+    /// # Errors
+    /// When nobody answers who could know.
+    pub fn watch(&self) -> Reply<'_, ()> {
+        Box::pin(self.lines.watch(self.terms.timeout))
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::within(self.terms.timeout)
     }
 
     fn key(&self, id: &OperationId) -> Vec<u8> {
@@ -156,44 +133,87 @@ impl RedisStore {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
     }
 
-    async fn load_record(&self, id: &OperationId) -> Result<Option<Record>, StoreError> {
-        read(&self.codec, id, self.link.send(cmd("GET").arg(self.key(id))).await?)
+    async fn load_record(&self, id: &OperationId, deadline: Deadline) -> Result<Option<Record>, StoreError> {
+        let key = self.key(id);
+        let answer = self.lines.send(&key, Request::plain(cmd("GET").arg(&key)), deadline).await?;
+        read(&self.codec, id, answer.reply)
     }
 
-    async fn reserve(&self, key: &[u8], value: &[u8], expires: Time) -> Result<Option<Vec<u8>>, StoreError> {
+    /// Stores a value where there is none; `Nil` says that there was none.
+    async fn reserve(&self, call: &Call<'_>, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
         let mut set = cmd("SET");
-        set.arg(key).arg(value).arg("NX").arg("GET").arg("PXAT").arg(millis(expires));
-        faults::bytes(self.link.send(&set).await?)
+        set.arg(call.key).arg(value).arg("NX").arg("GET").arg("PXAT").arg(millis(expires));
+        self.lines.send(call.key, call.request(&set), call.deadline).await
     }
 
-    async fn fenced(&self, script: &redis::Script, body: &str, call: Call<'_>) -> Result<Value, StoreError> {
-        let reply = self.link.send(&call.command("EVALSHA", script.get_hash())).await?;
-        if faults::is_unknown_script(&reply) {
+    /// Runs a script on what carries the fence.
+    async fn fenced(
+        &self,
+        call: &Call<'_>,
+        script: (&redis::Script, &str),
+        fence: [u8; codec::FENCE_PREFIX_LEN],
+        value: Option<(&[u8], Time)>,
+    ) -> Result<Answer, StoreError> {
+        let command = |name: &str, script: &str| {
+            let mut command = cmd(name);
+            command.arg(script).arg(1).arg(call.key).arg(&fence[..]);
+            if let Some((value, expires)) = value {
+                command.arg(value).arg(millis(expires));
+            }
+            command
+        };
+        let known = command("EVALSHA", script.0.get_hash());
+        let answer = self.lines.send(call.key, call.request(&known), call.deadline).await?;
+        if faults::is_unknown_script(&answer.reply) {
             // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
-            return self.link.send(&call.command("EVAL", body)).await;
+            return self.lines.send(call.key, call.request(&command("EVAL", script.1)), call.deadline).await;
         }
-        Ok(reply)
+        Ok(answer)
+    }
+
+    async fn replace(&self, call: &Call<'_>, fence: &Fence, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
+        let script = (&*self.write, WRITE);
+        self.fenced(call, script, codec::fence_prefix(fence), Some((value, expires))).await
     }
 
     async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
-        let (key, value) = (self.key(id), self.codec.encode(id, record)?);
-        match expect {
-            Expect::Absent => match self.reserve(&key, &value, record.expires).await? {
-                None => Ok(Written::Done),
-                Some(found) => Ok(Written::Lost(Some(self.codec.decode(id, &found)?))),
-            },
-            Expect::Fence(fence) => {
-                let value = Some((&value[..], record.expires));
-                let call = Call { key: &key, fence: codec::fence_prefix(&fence), value };
-                self.written(id, self.fenced(&self.write, WRITE, call).await?)
+        let key = self.key(id);
+        let wait = self.terms.settings.wait.filter(|_| is_claim(expect, record));
+        let call = Call { key: &key, wait, deadline: self.deadline() };
+        let value = self.codec.encode(id, record)?;
+        let (written, acknowledged) = match expect {
+            Expect::Absent => {
+                let answer = self.reserve(&call, &value, record.expires).await?;
+                let found = read(&self.codec, id, answer.reply)?;
+                (found.map_or(Written::Done, |found| Written::Lost(Some(found))), answer.acknowledged)
             }
+            Expect::Fence(fence) => {
+                let answer = self.replace(&call, &fence, &value, record.expires).await?;
+                (self.written(id, answer.reply)?, answer.acknowledged)
+            }
+        };
+        let Some(wait) = wait else { return Ok(written) };
+        match &written {
+            Written::Done => acknowledged_by(acknowledged.as_ref(), wait).map(|()| written),
+            Written::Lost(Some(found)) if found.fence == record.fence => {
+                // Its own, from a sending whose reply was lost with its connection: on this one nothing has been written
+                // that replicas could acknowledge. So it is written once more.
+                let answer = self.replace(&call, &record.fence, &value, record.expires).await?;
+                match self.written(id, answer.reply)? {
+                    Written::Done => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
+                    newer @ Written::Lost(_) => Ok(newer),
+                }
+            }
+            // Somebody else's: whether it is acknowledged is for them to know.
+            Written::Lost(_) => Ok(written),
         }
     }
 
     async fn remove_record(&self, id: &OperationId, fence: Fence) -> Result<Written, StoreError> {
         let key = self.key(id);
-        let call = Call { key: &key, fence: codec::fence_prefix(&fence), value: None };
-        self.written(id, self.fenced(&self.remove, REMOVE, call).await?)
+        let call = Call { key: &key, wait: None, deadline: self.deadline() };
+        let fence = codec::fence_prefix(&fence);
+        self.written(id, self.fenced(&call, (&self.remove, REMOVE), fence, None).await?.reply)
     }
 
     /// What a script says: 1 when it did its work, else what is there.
@@ -202,13 +222,16 @@ impl RedisStore {
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {
-        let mut scan = cmd("SCAN");
-        scan.arg(from.position()?).arg("MATCH").arg(pattern(&self.key_prefix)).arg("COUNT").arg(limit.max(1));
-        let (next, keys): (u64, Vec<Vec<u8>>) = faults::parse(self.link.send(&scan).await?)?;
+        let deadline = self.deadline();
+        let from = Position::read(&from)?;
+        let Some(turn) = self.lines.turn(from.turn, deadline).await? else {
+            return Ok(Page { records: vec![], unreadable: 0, next: None });
+        };
+        let (run, keys, next) = self.scan(&turn.link, &from.within(turn.at), limit, deadline).await?;
         let ids: Vec<_> = keys.iter().filter_map(|key| self.operation(key)).collect();
         // One GET each, pipelined, where MGET would hide what is not a string among what has gone meanwhile.
-        let found = join_all(ids.iter().map(|id| self.load_record(id))).await;
-        let mut page = Page { records: vec![], unreadable: 0, next: (next != 0).then(|| Cursor::at(next)) };
+        let found = join_all(ids.iter().map(|id| self.load_record(id, deadline))).await;
+        let mut page = Page { records: vec![], unreadable: 0, next: Position::after(&turn, run, next) };
         for (id, found) in ids.into_iter().zip(found) {
             match found {
                 Ok(Some(record)) => page.records.push((id, record)),
@@ -220,10 +243,35 @@ impl RedisStore {
         Ok(page)
     }
 
+    /// Some keys of a server, and where it goes on there. A position is good within one run of the server: another run
+    /// is gone through from its beginning.
+    async fn scan(
+        &self,
+        link: &Link,
+        from: &Position,
+        limit: usize,
+        deadline: Deadline,
+    ) -> Result<(u64, Vec<Vec<u8>>, u64), StoreError> {
+        let mut at = from.at;
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(at).arg("MATCH").arg(pattern(&self.key_prefix)).arg("COUNT").arg(limit.max(1));
+            let (run, reply) = link.send_to_run(&scan, deadline).await?;
+            if at == 0 || run == from.run {
+                let (next, keys) = faults::parse(reply)?;
+                return Ok((run, keys, next));
+            }
+            at = 0;
+        }
+    }
+
     async fn tell_time(&self) -> Result<Time, StoreError> {
+        let deadline = self.deadline();
+        let link = self.lines.timekeeper(deadline).await?;
         let asked = Clock::instant();
-        let time = server::time(faults::parse(self.link.send(&cmd("TIME")).await?)?);
-        self.clock.calibrate(time, asked.elapsed());
+        let answer = link.send(Request::plain(&cmd("TIME")), deadline).await?;
+        let time = server::time(faults::parse(answer.reply)?);
+        self.terms.clock.calibrate(time, asked.elapsed());
         Ok(time)
     }
 
@@ -232,68 +280,79 @@ impl RedisStore {
         let fence = Fence { attempt: AttemptId(rand::random()), version: 1 };
         let key = [&self.key_prefix[..], b"probe:", &fence.attempt.0].concat();
         let fence = codec::fence_prefix(&fence);
-        self.reserve(&key, &fence, self.clock.now().plus(PROBE_LIFE)).await?;
-        faults::refuse(self.fenced(&self.remove, REMOVE, Call { key: &key, fence, value: None }).await?)?;
-        Ok(())
+        let wait = self.terms.settings.wait;
+        let call = Call { key: &key, wait, deadline: self.deadline() };
+        let answer = self.reserve(&call, &fence, self.terms.clock.now().plus(PROBE_LIFE)).await?;
+        faults::refuse(answer.reply)?;
+        let acknowledged = wait.map_or(Ok(()), |wait| acknowledged_by(answer.acknowledged.as_ref(), wait));
+        faults::refuse(self.fenced(&Call { wait: None, ..call }, (&self.remove, REMOVE), fence, None).await?.reply)?;
+        acknowledged
     }
 }
 
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
-        Box::pin(self.bounded(self.load_record(id)))
+        Box::pin(self.load_record(id, self.deadline()))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        Box::pin(self.bounded(self.write_record(id, expect, record)))
+        Box::pin(self.write_record(id, expect, record))
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        Box::pin(self.bounded(self.remove_record(id, fence)))
+        Box::pin(self.remove_record(id, fence))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
-        Box::pin(self.bounded(self.list_keys(from, limit)))
+        Box::pin(self.list_keys(from, limit))
     }
 
     /// Also calibrates the clock.
     fn time(&self) -> Reply<'_, Time> {
-        Box::pin(self.bounded(self.tell_time()))
+        Box::pin(self.tell_time())
     }
 
     fn probe(&self) -> Reply<'_, ()> {
-        Box::pin(self.bounded(self.try_out()))
+        Box::pin(self.try_out())
     }
 }
 
-/// A call of one of the scripts.
+/// What the requests of a call have in common.
 struct Call<'a> {
     key: &'a [u8],
-    fence: [u8; codec::FENCE_PREFIX_LEN],
-    value: Option<(&'a [u8], Time)>,
+    wait: Option<Wait>,
+    deadline: Deadline,
 }
 
 impl Call<'_> {
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = cmd(name);
-        command.arg(script).arg(1).arg(self.key).arg(&self.fence[..]);
-        if let Some((value, expires)) = self.value {
-            command.arg(value).arg(millis(expires));
-        }
-        command
+    fn request<'a>(&self, command: &'a Cmd) -> Request<'a> {
+        Request { command, wait: self.wait, asking: false }
     }
 }
 
-impl Cursor {
-    fn at(position: u64) -> Self {
-        Self(position.to_be_bytes().to_vec())
-    }
+/// Whether a write gives its writer the right to act: a new attempt's first. These replicas must have before anything is
+/// sent. Any other that a failover undoes leaves an attempt that is running or in doubt, and that nobody repeats.
+fn is_claim(expect: Expect, record: &Record) -> bool {
+    let is_new = match expect {
+        Expect::Absent => true,
+        Expect::Fence(fence) => fence.attempt != record.fence.attempt,
+    };
+    is_new && matches!(record.state, State::InFlight { .. })
+}
 
-    fn position(&self) -> Result<u64, StoreError> {
-        match <[u8; 8]>::try_from(&self.0[..]) {
-            Ok(bytes) => Ok(u64::from_be_bytes(bytes)),
-            Err(_) if *self == Self::START => Ok(0),
-            Err(_) => Err(unavailable("the listing was begun in another store")),
-        }
+/// Whether enough replicas have what was written, by the reply to `WAIT`.
+fn acknowledged_by(reply: Option<&Value>, wait: Wait) -> Result<(), StoreError> {
+    match reply {
+        Some(Value::Int(replicas)) if *replicas >= i64::from(wait.replicas) => Ok(()),
+        Some(Value::Int(replicas)) => Err(StoreError::Unacknowledged(format!(
+            "{replicas} of {} replicas have the claim after {:?}",
+            wait.replicas, wait.timeout
+        ))),
+        Some(reply) => Err(StoreError::Unacknowledged(match faults::refuse(reply.clone()) {
+            Err(error) => faults::cause(&error),
+            Ok(_) => "WAIT was answered with something else than a number".to_owned(),
+        })),
+        None => Err(StoreError::Unacknowledged("WAIT was not answered".to_owned())),
     }
 }
 
@@ -319,34 +378,6 @@ fn pattern(prefix: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn settings(url: &str) -> Settings {
-        Settings { url: url.to_owned(), key_prefix: "og".to_owned(), allow_eviction: false }
-    }
-
-    #[test]
-    fn secrets_do_not_show() {
-        let urls = [
-            ("redis://user:s3cret@db:6379/2", "redis://db:6379/2"),
-            ("redis://:s3cret@p@db?protocol=resp3", "redis://db"),
-            ("redis+unix:///run/redis.sock?pass=s3cret", "redis+unix:///run/redis.sock"),
-            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
-        ];
-        for (url, address) in urls {
-            assert_eq!(settings(url).address(), address);
-            assert!(!format!("{:?}", settings(url)).contains("s3cret"));
-        }
-    }
-
-    #[test]
-    fn a_bad_url_is_refused_without_repeating_it() {
-        for url in ["", "db:6379", "http://s3cret@db", "redis://u:s3cret@db/x", "rediss://:s3cret@db"] {
-            let Err(error) = RedisStore::new(&settings(url), Duration::from_secs(1), Clock::system()) else {
-                panic!("{url} was accepted")
-            };
-            assert!(!error.to_string().contains("s3cret"), "{error}");
-        }
-    }
-
     #[test]
     fn signs_of_the_prefix_mean_themselves() {
         assert_eq!(pattern(b"og:"), b"og:*");
@@ -354,9 +385,20 @@ mod tests {
     }
 
     #[test]
-    fn cursors_of_other_stores_are_refused() {
-        assert_eq!(Cursor::at(77).position().unwrap(), 77);
-        assert_eq!(Cursor::START.position().unwrap(), 0);
-        assert!(Cursor(vec![1, 2, 3]).position().is_err());
+    fn only_enough_replicas_are_enough() {
+        let wait = Wait { replicas: 2, timeout: Duration::from_millis(50) };
+        assert!(acknowledged_by(Some(&Value::Int(2)), wait).is_ok());
+        assert!(acknowledged_by(Some(&Value::Int(3)), wait).is_ok());
+        let refusal = redis::parse_redis_value(b"-NOPERM no WAIT for you\r\n").unwrap();
+        for (reply, told) in [
+            (Some(Value::Int(1)), "1 of 2 replicas"),
+            (Some(Value::Int(0)), "0 of 2 replicas"),
+            (Some(refusal), "NOPERM"),
+            (Some(Value::Nil), "something else"),
+            (None, "not answered"),
+        ] {
+            let error = acknowledged_by(reply.as_ref(), wait).unwrap_err();
+            assert!(matches!(&error, StoreError::Unacknowledged(cause) if cause.contains(told)), "{error}");
+        }
     }
 }

@@ -40,6 +40,8 @@ labels! {
         KeyMissing => "key_missing",
         /// Its key was no key.
         KeyInvalid => "key_invalid",
+        /// Its key was too old to be new, and nothing was known of it.
+        KeyExpired => "key_expired",
         /// Its scope's value was not there.
         ScopeMissing => "scope_missing",
         /// Its token was not valid.

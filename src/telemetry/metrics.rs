@@ -9,6 +9,7 @@ use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounter
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
+use super::redis::RedisMetrics;
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 use super::usual::Usual;
@@ -25,6 +26,7 @@ pub struct Metrics {
     families: Families,
     no_route: Arc<RouteMetrics>,
     upstreams: UpstreamFamilies,
+    redis: RedisMetrics,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
@@ -110,6 +112,7 @@ impl Metrics {
             no_route: Arc::new(families.route(NO_ROUTE)),
             families,
             upstreams: UpstreamFamilies::new(&registry)?,
+            redis: RedisMetrics::new(&registry)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -170,6 +173,11 @@ impl Metrics {
     /// The handles of the upstream of this name. Whoever asks again counts on.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamMetrics> {
         self.upstreams.upstream(name)
+    }
+
+    /// The handles of a Redis that keeps the records.
+    pub fn redis(&self) -> &RedisMetrics {
+        &self.redis
     }
 
     /// A store call ended after this long.

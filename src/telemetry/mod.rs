@@ -3,6 +3,7 @@
 mod labels;
 mod logs;
 mod metrics;
+mod redis;
 mod register;
 mod upstreams;
 mod usual;
@@ -10,4 +11,5 @@ mod usual;
 pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
+pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;

@@ -73,7 +73,7 @@ impl PartialEq for Client {
 impl Eq for Client {}
 
 impl Client {
-    /// Reads the files. `protocol` is what will be spoken, as ALPN calls it.
+    /// Reads the files. `protocol` is what will be spoken, as ALPN calls it; [`UNNAMED`] for what it has no name for.
     ///
     /// # Errors
     /// When a file is missing or cannot be used.
@@ -88,7 +88,7 @@ impl Client {
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
-        config.alpn_protocols = vec![protocol.to_vec()];
+        config.alpn_protocols = if protocol.is_empty() { vec![] } else { vec![protocol.to_vec()] };
         Ok(Self { digest: settings.digest()?, settings, protocol, config: Arc::new(config) })
     }
 
@@ -112,8 +112,8 @@ impl Client {
         let name = ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await?;
         let spoken = stream.get_ref().1.alpn_protocol();
-        // HTTP/1.1 is what a server speaks that agrees on nothing; anything else has to be agreed on.
-        if spoken.unwrap_or(HTTP1) == self.protocol {
+        // HTTP/1.1 is what a server speaks that agrees on nothing; anything else that has a name has to be agreed on.
+        if spoken.unwrap_or(HTTP1) == self.protocol || self.protocol == UNNAMED {
             Ok(stream)
         } else {
             Err(io::Error::new(io::ErrorKind::Unsupported, "the server does not offer the protocol (ALPN)"))
@@ -145,6 +145,8 @@ impl Identity {
 pub const HTTP1: &[u8] = b"http/1.1";
 /// HTTP/2, as ALPN calls it.
 pub const HTTP2: &[u8] = b"h2";
+/// What ALPN has no name for: nothing is said of it.
+pub const UNNAMED: &[u8] = b"";
 
 fn roots(settings: &Settings) -> Result<RootCertStore, Unusable> {
     if let Some(file) = &settings.ca {

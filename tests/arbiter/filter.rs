@@ -68,6 +68,7 @@ async fn step(ward: &Ward, permits: &mut Vec<Permit>, chance: &mut SmallRng) -> 
                     format!("attempt {number}")
                 }
                 Admitted::Duplicate(duplicate) => tell(&duplicate),
+                Admitted::Untimely(untimely) => format!("{untimely:?}"),
             }
         }
         11..16 if !permits.is_empty() => {

@@ -60,6 +60,7 @@ impl Ward {
         match self.admit(key).await.unwrap() {
             Admitted::Proceed(permit) => permit,
             Admitted::Duplicate(duplicate) => panic!("{duplicate:?}"),
+            Admitted::Untimely(untimely) => panic!("{untimely:?}"),
         }
     }
 
@@ -68,6 +69,7 @@ impl Ward {
         match self.admit(key).await.unwrap() {
             Admitted::Proceed(permit) => panic!("attempt {} may run", permit.number()),
             Admitted::Duplicate(duplicate) => duplicate,
+            Admitted::Untimely(untimely) => panic!("{untimely:?}"),
         }
     }
 
@@ -103,6 +105,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         attempt_timeout: Duration::from_mins(5),
         retention: RETENTION,
         doubt_retention: RETENTION * 2,
+        clock_skew: None,
         in_doubt,
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

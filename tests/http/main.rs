@@ -20,6 +20,7 @@ mod answers;
 mod bounds;
 mod cors;
 mod doubt;
+mod expired;
 mod framing;
 mod headers;
 mod keys;

@@ -28,7 +28,7 @@ fn retry() -> System {
 fn begin(system: &mut System, name: u8) -> Record {
     match system.admit(PLAIN, name) {
         Told::Act(record) => record,
-        Told::Refused(duplicate) => panic!("refused: {duplicate:?}"),
+        told => panic!("refused: {told:?}"),
     }
 }
 
@@ -458,7 +458,7 @@ fn an_equal_requests_question_stands_in_for_the_one_that_was_lost_with_the_recor
     for (look, expected) in [(PLAIN, question()), (Look { raw: 9, ..PLAIN }, question()), (CHANGED, None)] {
         let claim = match hold().admit(look, 2) {
             Told::Act(record) => Record { probe: question(), ..record },
-            Told::Refused(duplicate) => panic!("refused: {duplicate:?}"),
+            told => panic!("refused: {told:?}"),
         };
         assert_eq!(asked_by(lost.clone(), &claim).probe, expected);
     }

@@ -192,6 +192,7 @@ fn verdict(told: &Told) -> Verdict {
         Told::Refused(Duplicate::Stranger(record)) => Verdict::Stranger { mark: completed_mark(record) },
         Told::Refused(Duplicate::Changed) => Verdict::Changed,
         Told::Refused(Duplicate::Unsure) => Verdict::Unsure,
+        Told::Untimely(untimely) => panic!("no key here says when it was made: {untimely:?}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncegate::machine::{
     Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, InDoubt, NamespaceTag, OperationId, Outcomes,
-    Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, admit, lapse, renew, settle,
+    Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, admit, lapse, renew, settle,
 };
 
 pub(crate) const START: Time = Time(1_000_000);
@@ -21,6 +21,7 @@ pub(crate) fn policy(in_doubt: InDoubt) -> Policy {
         attempt_timeout: Duration::from_millis(ATTEMPT_TIMEOUT),
         retention: Duration::from_millis(RETENTION),
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
+        clock_skew: None,
         in_doubt,
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
@@ -64,17 +65,20 @@ pub(crate) fn answered(policy: &Policy, status: u16, mark: u8) -> Ending {
 pub(crate) enum Told {
     Act(Record),
     Refused(Duplicate),
+    Untimely(Untimely),
 }
 
 pub(crate) struct System {
     pub(crate) policy: Policy,
     pub(crate) now: Time,
+    /// When the key says that it was made.
+    pub(crate) made: Option<Time>,
     pub(crate) stored: Option<Record>,
 }
 
 impl System {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, now: START, stored: None }
+        Self { policy, now: START, made: None, stored: None }
     }
 
     pub(crate) fn pass(&mut self, millis: u64) {
@@ -99,7 +103,8 @@ impl System {
     pub(crate) fn admit(&mut self, look: Look, name: u8) -> Told {
         let mut found = None;
         loop {
-            match admit(found.as_ref(), &arrival(look), &self.policy, attempt(name), self.now) {
+            let arrival = arrival(look).with_made(self.made);
+            match admit(found.as_ref(), &arrival, &self.policy, attempt(name), self.now) {
                 Admission::Claim { expect, record } => {
                     if self.write(expect, record.clone()) {
                         return Told::Act(record);
@@ -110,6 +115,8 @@ impl System {
                     self.write(expect, record);
                 }
                 Admission::Duplicate(duplicate) => return Told::Refused(duplicate),
+                Admission::Untimely(untimely) if self.stored.is_none() => return Told::Untimely(untimely),
+                Admission::Untimely(_) => {}
             }
             found.clone_from(&self.stored);
         }

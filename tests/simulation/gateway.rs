@@ -202,6 +202,8 @@ impl World {
                 }
                 Ok(self.gives_up(at, task, attempt))
             }
+            // No key here says when it was made.
+            Admission::Untimely(_) => Ok(self.gives_up(at, task, attempt)),
         }
     }
 

@@ -327,6 +327,7 @@ fn policy(retry: bool) -> Policy {
         attempt_timeout: Duration::from_millis(ATTEMPT_TIMEOUT),
         retention: Duration::from_millis(RETENTION),
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
+        clock_skew: None,
         in_doubt: if retry { InDoubt::Retry } else { InDoubt::Hold },
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, std::collections::BTreeMap::new()),

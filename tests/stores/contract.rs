@@ -33,10 +33,17 @@ impl Subject {
     }
 }
 
-/// Runs every case against the stores that `$fresh`, an `async fn() -> Subject`, makes.
+/// Runs every case against the stores that `$fresh`, an `async fn() -> Subject`, makes: a test for each case, or with
+/// `in_turn` one test of that name for all of them, where making a store of its own for each would take too long.
 macro_rules! contract {
     ($fresh:path) => {
-        $crate::contract::contract!($fresh:
+        $crate::contract::contract!(cases each $fresh);
+    };
+    (in_turn $name:ident: $fresh:expr) => {
+        $crate::contract::contract!(cases in_turn $name: $fresh);
+    };
+    (cases $($form:tt)*) => {
+        $crate::contract::contract!(($($form)*)
             a_stranger_is_absent, a_reservation_is_kept_whole, a_second_reservation_loses_to_the_first,
             an_attempt_meets_its_own_reservation, a_fenced_write_replaces, a_fenced_write_needs_the_very_fence,
             a_removal_needs_the_very_fence, a_removed_operation_is_free_again, expires_by_its_own_time,
@@ -48,13 +55,23 @@ macro_rules! contract {
             a_probe_leaves_nothing_behind,
         );
     };
-    ($fresh:path: $($case:ident),* $(,)?) => {$(
+    ((each $fresh:path) $($case:ident),* $(,)?) => {$(
         #[tokio::test]
         async fn $case() {
             let subject = $fresh().await;
             $crate::contract::$case(subject.store.clone()).await;
         }
     )*};
+    ((in_turn $name:ident: $fresh:expr) $($case:ident),* $(,)?) => {
+        #[tokio::test]
+        async fn $name() {
+            let mut fresh = $fresh;
+            $(
+                println!("{}", stringify!($case));
+                $crate::contract::$case(fresh()).await;
+            )*
+        }
+    };
 }
 pub(crate) use contract;
 

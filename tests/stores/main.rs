@@ -10,4 +10,5 @@ mod contract;
 mod embedded;
 mod memory;
 mod redis;
+mod replicated;
 mod sealed;

@@ -13,6 +13,12 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
         }
     });
     page.put("namespace", quoted(&guard.keys.namespace));
+    if let Some(skew) = guard.policy.clock_skew {
+        page.section("key_age", |page| {
+            page.put("from", "uuid_v7");
+            page.put("clock_skew", span_text(skew));
+        });
+    }
     page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
     page.put("scope", scope(&guard.keys.scope));
     page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });

@@ -21,6 +21,11 @@ impl Problem {
             Self::UpstreamUnreachable { shortage: true, .. } => {
                 "The upstream has no server or no connection free. Nothing was sent.".to_owned()
             }
+            Self::KeyExpired => {
+                "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
+                 used. Use a new key if the operation is still wanted."
+                    .to_owned()
+            }
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),

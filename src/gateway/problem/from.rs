@@ -2,6 +2,7 @@
 
 use super::Problem;
 use crate::keys;
+use crate::machine::Untimely;
 use crate::store::StoreError;
 use crate::wire::framing::{Fault, Kind};
 
@@ -28,10 +29,21 @@ impl From<keys::Refusal> for Problem {
     }
 }
 
+impl From<Untimely> for Problem {
+    fn from(untimely: Untimely) -> Self {
+        match untimely {
+            Untimely::Expired => Self::KeyExpired,
+            Untimely::Early => {
+                Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
+            }
+        }
+    }
+}
+
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) => Self::StoreUnavailable,
+            StoreError::Unavailable(_) | StoreError::Unacknowledged(_) => Self::StoreUnavailable,
             StoreError::Unreadable(_) => Self::RecordUnreadable,
         }
     }

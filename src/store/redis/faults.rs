@@ -1,13 +1,22 @@
-//! What Redis answers, in the store's terms: values, and errors that name their cause.
+//! What Redis answers, in the store's terms: values, errors that name their cause, and where else to ask.
 
 use redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value};
 
+use super::settings::Node;
 use crate::machine::{OperationId, Record};
 use crate::store::StoreError;
 use crate::store::codec::{Codec, CodecError};
 
 pub(super) fn unavailable(cause: impl Into<String>) -> StoreError {
     StoreError::Unavailable(cause.into())
+}
+
+/// What stands behind an error.
+pub(super) fn cause(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(cause) | StoreError::Unacknowledged(cause) => cause.clone(),
+        StoreError::Unreadable(error) => error.to_string(),
+    }
 }
 
 /// An error in the store's terms. Only the server's own words and those of the system: no URL, no key.
@@ -60,4 +69,69 @@ pub(super) fn is_demoted(reply: &Value) -> bool {
 /// Whether the connection is of no more use.
 pub(super) fn is_broken(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) || error.is_unrecoverable_error()
+}
+
+/// Where a node of a cluster sends on who asks it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// The key's slot is another node's now.
+    Moved(Node),
+    /// The key's slot is being given to another node, and the key may be there already.
+    Ask(Node),
+    /// In a moment.
+    TryAgain,
+}
+
+/// Where a reply of `asked` sends on, if it does.
+pub(super) fn redirect(reply: &Value, asked: &Node) -> Option<Redirect> {
+    let Value::ServerError(error) = reply else { return None };
+    let named = || {
+        let (host, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
+        // A node that does not know its own name means the one under which it was reached.
+        let host = if host.is_empty() || host == "?" { &asked.host } else { host };
+        Some(Node { host: host.to_owned(), port: port.parse().ok()? })
+    };
+    match error.kind()? {
+        ServerErrorKind::Moved => named().map(Redirect::Moved),
+        ServerErrorKind::Ask => named().map(Redirect::Ask),
+        ServerErrorKind::TryAgain => Some(Redirect::TryAgain),
+        _ => None,
+    }
+}
+
+/// Whether the cluster does not serve the key just now: others may know more.
+pub(super) fn is_down(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ClusterDown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(text: &str) -> Value {
+        redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
+    }
+
+    fn node(host: &str, port: u16) -> Node {
+        Node { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let asked = node("10.0.0.1", 6379);
+        let cases = [
+            ("MOVED 3999 10.0.0.2:6381", Some(Redirect::Moved(node("10.0.0.2", 6381)))),
+            ("MOVED 3999 :6381", Some(Redirect::Moved(node("10.0.0.1", 6381)))),
+            ("ASK 3999 fe80::1:6381", Some(Redirect::Ask(node("fe80::1", 6381)))),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Some(Redirect::TryAgain)),
+            ("MOVED 3999 nowhere", None),
+            ("CLUSTERDOWN The cluster is down", None),
+            ("ERR unknown", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(redirect(&reply(text), &asked), expected, "{text}");
+        }
+        assert!(is_down(&reply("CLUSTERDOWN Hash slot not served")));
+        assert!(!is_down(&Value::Nil));
+    }
 }

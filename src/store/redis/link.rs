@@ -1,41 +1,121 @@
-//! The connection: made when needed, looked over before its first use, given up when it breaks or falls silent.
-//! It carries commands and replies and knows nothing of records.
+//! The way to one server: connections made when needed, looked over before their first use, given up when they break or
+//! fall silent. It carries commands and replies and knows nothing of records.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, RedisError, Value, pipe};
 
+use super::StoreError;
+use super::dial::{self, Connection};
 use super::faults::{is_broken, is_demoted, translate, unavailable};
+use super::sentinel::Sentinels;
 use super::server::{self, Report};
-use super::{Settings, StoreError};
+use super::settings::{Access, Node, Settings, Wait};
 use crate::clock::Clock;
 
 /// The least that connecting may take: a lost SYN is sent again after a second.
 const CONNECT_AT_LEAST: Duration = Duration::from_millis(1_500);
 
-/// How many commands may wait to be written to the connection.
-const QUEUE: usize = 1_024;
+/// How far apart attempts to connect begin, at most: a server that is away is not stormed, and is found soon.
+const SPACING: Duration = Duration::from_millis(100);
 
-pub(super) struct Link {
-    dial: Arc<Dial>,
-    slot: Mutex<Slot>,
+/// When a call has taken as long as it may.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    end: Instant,
+    whole: Duration,
 }
 
-/// What a connection is made from.
-struct Dial {
-    client: Client,
-    address: String,
-    allow_eviction: bool,
-    timeout: Duration,
-    clock: Clock,
-    /// Whether a line has found the server fit before. A policy that changes while the gateway runs is counted and
-    /// logged; refusing it then would stop the lines that happen to connect anew, and no others.
-    accepted: AtomicBool,
+impl Deadline {
+    pub(super) fn within(whole: Duration) -> Self {
+        Self { end: Clock::instant() + whole, whole }
+    }
+
+    /// What comes of it in time, if anything.
+    pub(super) async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, StoreError> {
+        let held = tokio::time::timeout_at(self.end.into(), work).await;
+        held.map_err(|_| unavailable(format!("no answer within {:?}", self.whole)))
+    }
+}
+
+/// What goes over a connection in one piece.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) command: &'a Cmd,
+    /// Who else must have what the command has written, before it counts.
+    pub(super) wait: Option<Wait>,
+    /// Whether a node of a cluster is asked for a key that it is still being given.
+    pub(super) asking: bool,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn plain(command: &'a Cmd) -> Self {
+        Self { command, wait: None, asking: false }
+    }
+}
+
+/// What came back. Either may be an error of the server's.
+pub(super) struct Answer {
+    pub(super) reply: Value,
+    /// The reply to `WAIT`, where it was asked for.
+    pub(super) acknowledged: Option<Value>,
+}
+
+/// What all ways to the servers of a store have in common.
+pub(super) struct Terms {
+    pub(super) settings: Settings,
+    pub(super) timeout: Duration,
+    pub(super) clock: Clock,
+    /// Servers that a connection has found fit before. A policy that changes while the gateway runs is counted and
+    /// logged; refusing it then would stop the connections that happen to be made anew, and no others.
+    accepted: Mutex<HashSet<Node>>,
+}
+
+impl Terms {
+    pub(super) fn new(settings: Settings, timeout: Duration, clock: Clock) -> Self {
+        Self { settings, timeout, clock, accepted: Mutex::default() }
+    }
+
+    async fn look_over(&self, node: &Node, connection: &Connection, sets_clock: bool) -> Result<Report, RedisError> {
+        let allow_eviction = self.settings.allow_eviction || lock(&self.accepted).contains(node);
+        let clock = sets_clock.then_some(&self.clock);
+        let report = server::ask(&mut connection.line.clone(), allow_eviction, clock).await?;
+        if report.refusal.is_none() {
+            lock(&self.accepted).insert(node.clone());
+        }
+        Ok(report)
+    }
+}
+
+/// Which server it is.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// This one.
+    Fixed(Node),
+    /// The one that the sentinels call the primary.
+    Named(Arc<Sentinels>),
+}
+
+pub(super) struct Link {
+    terms: Arc<Terms>,
+    place: Place,
+    /// Whether the store's time is this server's.
+    sets_clock: bool,
+    lanes: Vec<Lane>,
+}
+
+/// A connection's place, and how many calls are under way on it.
+#[derive(Default)]
+struct Lane {
+    slot: Mutex<Slot>,
+    calls: AtomicUsize,
 }
 
 /// The present connection, or the attempt to make it. The number tells it from the ones before.
@@ -43,145 +123,260 @@ struct Dial {
 struct Slot {
     generation: u64,
     attempt: Option<Attempt>,
+    /// When the next attempt may begin.
+    next: Option<Instant>,
 }
 
 /// Everybody who needs the connection waits for the same attempt.
 type Attempt = Shared<BoxFuture<'static, Result<Arc<Live>, StoreError>>>;
 
-struct Live {
-    connection: MultiplexedConnection,
+pub(super) struct Live {
+    connection: Connection,
     report: Report,
+    node: Node,
+    /// How often the sentinels had named another primary by then.
+    switches: u64,
+}
+
+/// A call under way on a lane.
+struct Call<'a>(&'a Lane);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Link {
-    pub(super) fn new(settings: &Settings, command_timeout: Duration, clock: Clock) -> Result<Self, RedisError> {
-        let dial = Dial {
-            client: Client::open(settings.url.as_str())?,
-            address: settings.address(),
-            allow_eviction: settings.allow_eviction,
-            timeout: command_timeout.max(CONNECT_AT_LEAST),
-            clock,
-            accepted: AtomicBool::new(false),
-        };
-        Ok(Self { dial: Arc::new(dial), slot: Mutex::default() })
+    pub(super) fn new(terms: Arc<Terms>, place: Place, sets_clock: bool) -> Self {
+        let lanes = (0..terms.settings.connections.max(1)).map(|_| Lane::default()).collect();
+        Self { terms, place, sets_clock, lanes }
     }
 
-    /// Another line to the same server.
+    /// Another way to the same server.
     pub(super) fn sibling(&self) -> Self {
-        Self { dial: Arc::clone(&self.dial), slot: Mutex::default() }
+        Self::new(Arc::clone(&self.terms), self.place.clone(), self.sets_clock)
     }
 
-    /// Sends a command and returns the reply, which may be an error of the server's. A connection that turns out to be
-    /// broken is replaced, and the command sent again, once.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, StoreError> {
+    /// Sends a request and returns the answer, which may be an error of the server's. A connection that turns out to be
+    /// broken is replaced, and the request sent again, once.
+    pub(super) async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Answer, StoreError> {
+        let lane = self.lane(request.wait.is_some());
+        let _call = lane.begin();
         let mut again = true;
         loop {
-            let (generation, live) = self.live().await?;
-            if let Some(refusal) = &live.report.refusal {
-                // The operator may have put it right: the next call looks again.
-                self.give_up(generation, refusal);
-                return Err(unavailable(refusal));
-            }
-            match live.connection.clone().req_packed_command(command).await {
-                Ok(reply) => {
-                    if is_demoted(&reply) {
-                        self.give_up(generation, "the server is a replica");
+            let (generation, live) = self.live(lane, deadline).await?;
+            match lane.hold(generation, deadline, live.exchange(request)).await? {
+                Ok(answer) => {
+                    if is_demoted(&answer.reply) {
+                        lane.give_up(generation, "the server is a replica");
                     }
-                    return Ok(reply);
+                    return Ok(answer);
                 }
-                Err(error) if is_broken(&error) => {
-                    self.give_up(generation, &error.to_string());
-                    if !again {
-                        return Err(translate(&error));
-                    }
-                    again = false;
-                }
+                Err(error) if is_broken(&error) && again => again = false,
                 Err(error) => return Err(translate(&error)),
             }
         }
     }
 
-    /// What the server says of itself now.
-    pub(super) async fn report(&self) -> Result<Report, StoreError> {
-        let (generation, live) = self.live().await?;
-        let answer = server::ask(&mut live.connection.clone(), self.dial.allow_eviction, &self.dial.clock).await;
-        answer.map_err(|error| {
-            if is_broken(&error) {
-                self.give_up(generation, &error.to_string());
+    /// Sends a command whose reply depends on the run of the server, and says which run it was.
+    pub(super) async fn send_to_run(&self, command: &Cmd, deadline: Deadline) -> Result<(u64, Value), StoreError> {
+        let lane = self.lane(false);
+        let (generation, live) = self.live(lane, deadline).await?;
+        let outcome = lane.hold(generation, deadline, live.exchange(Request::plain(command))).await?;
+        outcome.map(|answer| (live.report.run, answer.reply)).map_err(|error| translate(&error))
+    }
+
+    /// What the server says of itself now, and where it is.
+    pub(super) async fn report(&self, deadline: Deadline) -> Result<(Node, Report), StoreError> {
+        let lane = self.lane(false);
+        let (generation, live) = self.meet(lane, deadline).await?;
+        let clock = self.sets_clock.then_some(&self.terms.clock);
+        let mut asked = live.connection.line.clone();
+        let asking = server::ask(&mut asked, self.terms.settings.allow_eviction, clock);
+        let outcome = lane.hold(generation, deadline, asking).await?;
+        outcome.map(|report| (live.node.clone(), report)).map_err(|error| translate(&error))
+    }
+
+    /// The connection for a call. Those that wait for replicas hold up what comes behind them, so they have connections
+    /// of their own, where there is more than one; and of those that will do, the one with the fewest calls is taken.
+    fn lane(&self, waits: bool) -> &Lane {
+        let (first, others) = self.lanes.split_at(1);
+        let fitting = match (self.terms.settings.wait.is_some(), waits) {
+            _ if others.is_empty() => return &self.lanes[0],
+            (true, true) => others,
+            (true, false) => first,
+            (false, _) => &self.lanes[..],
+        };
+        let calls = |lane: &&Lane| lane.calls.load(Ordering::Relaxed);
+        fitting.iter().min_by_key(calls).unwrap_or(&self.lanes[0])
+    }
+
+    /// A connection to a server that may be used.
+    async fn live(&self, lane: &Lane, deadline: Deadline) -> Result<(u64, Arc<Live>), StoreError> {
+        let (generation, live) = self.meet(lane, deadline).await?;
+        if let Some(refusal) = &live.report.refusal {
+            // The operator may have put it right: the next call looks again.
+            lane.give_up(generation, refusal);
+            return Err(unavailable(refusal));
+        }
+        Ok((generation, live))
+    }
+
+    async fn meet(&self, lane: &Lane, deadline: Deadline) -> Result<(u64, Arc<Live>), StoreError> {
+        let (generation, attempt) = self.attempt(lane);
+        // Nearly always it is there already.
+        let live = match attempt.peek() {
+            Some(made) => made.clone(),
+            None => deadline.hold(attempt).await?,
+        };
+        live.map(|live| (generation, live))
+    }
+
+    /// The connection or the attempt under way; a fresh one when there is none, it has failed, or the sentinels have
+    /// named another server since.
+    fn attempt(&self, lane: &Lane) -> (u64, Attempt) {
+        let mut slot = lane.slot();
+        if let Some(attempt) = &slot.attempt {
+            let stands = match attempt.peek() {
+                None => true,
+                Some(Ok(live)) => self.place.switches() == live.switches,
+                Some(Err(_)) => false,
+            };
+            if stands {
+                return (slot.generation, attempt.clone());
             }
-            translate(&error)
-        })
-    }
-
-    /// Which connection is in use.
-    pub(super) fn generation(&self) -> u64 {
-        self.slot().generation
-    }
-
-    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An
-    /// attempt to connect is left to its end, and a newer connection than the one that failed is left alone.
-    pub(super) fn give_up(&self, generation: u64, cause: &str) {
-        let mut slot = self.slot();
-        let made = slot.attempt.as_ref().is_some_and(|attempt| matches!(attempt.peek(), Some(Ok(_))));
-        if made && slot.generation == generation {
-            slot.attempt = None;
-            drop(slot);
-            tracing::warn!(address = self.dial.address, cause, "store connection given up");
         }
-    }
-
-    async fn live(&self) -> Result<(u64, Arc<Live>), StoreError> {
-        let (generation, attempt) = self.attempt();
-        attempt.await.map(|live| (generation, live))
-    }
-
-    /// The connection or the attempt under way; a fresh one when there is none or it has failed.
-    fn attempt(&self) -> (u64, Attempt) {
-        let mut slot = self.slot();
-        if let Some(attempt) = &slot.attempt
-            && !matches!(attempt.peek(), Some(Err(_)))
-        {
-            return (slot.generation, attempt.clone());
-        }
-        let attempt = Arc::clone(&self.dial).connect().boxed().shared();
+        let now = Clock::instant();
+        let begin = slot.next.map_or(now, |next| next.max(now));
+        // No call waits in vain for longer than a quarter of its time.
+        slot.next = Some(begin + SPACING.min(self.terms.timeout / 4));
+        let attempt = connect(Arc::clone(&self.terms), self.place.clone(), self.sets_clock, begin).boxed().shared();
         // On its own feet: it goes on when the call that began it is dropped.
         tokio::spawn(attempt.clone());
         slot.generation += 1;
         slot.attempt = Some(attempt.clone());
         (slot.generation, attempt)
     }
+}
+
+impl Lane {
+    /// Holds an exchange over a connection to its time. One that lets it pass is given up: it may be a dead one.
+    async fn hold<T>(
+        &self,
+        generation: u64,
+        deadline: Deadline,
+        exchange: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<Result<T, RedisError>, StoreError> {
+        let outcome = deadline.hold(exchange).await;
+        match &outcome {
+            Err(_) => self.give_up(generation, "no answer in time"),
+            Ok(Err(error)) if is_broken(error) => self.give_up(generation, &error.to_string()),
+            Ok(_) => {}
+        }
+        outcome
+    }
+
+    /// Lets go of a connection, so that the next call makes a new one. Who still waits on it may go on waiting. An
+    /// attempt to connect is left to its end, and a newer connection than the one that failed is left alone.
+    fn give_up(&self, generation: u64, cause: &str) {
+        let mut slot = self.slot();
+        let made = slot.made().map(|live| live.node.clone());
+        if let Some(node) = made
+            && slot.generation == generation
+        {
+            slot.attempt = None;
+            drop(slot);
+            tracing::warn!(address = %node, cause, "store connection given up");
+        }
+    }
+
+    fn begin(&self) -> Call<'_> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Call(self)
+    }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 }
 
-impl Dial {
-    async fn connect(self: Arc<Self>) -> Result<Arc<Live>, StoreError> {
-        let opened = tokio::time::timeout(self.timeout, self.open()).await;
-        let outcome = opened.unwrap_or_else(|_| Err(unavailable(format!("no answer within {:?}", self.timeout))));
-        let live = outcome.map_err(|error| match error {
-            StoreError::Unavailable(cause) => unavailable(format!("cannot connect to {}: {cause}", self.address)),
-            unreadable @ StoreError::Unreadable(_) => unreadable,
-        })?;
-        tracing::info!(address = self.address, version = live.report.version, "store connected");
-        Ok(Arc::new(live))
+impl Slot {
+    fn made(&self) -> Option<&Arc<Live>> {
+        self.attempt.as_ref().and_then(|attempt| attempt.peek()).and_then(|made| made.as_ref().ok())
     }
+}
 
-    async fn open(&self) -> Result<Live, StoreError> {
-        // Our own limits hold for calls and for connecting.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE);
-        let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = opened.map_err(|error| translate(&error))?;
-        let allow_eviction = self.allow_eviction || self.accepted.load(Ordering::Relaxed);
-        let report = server::ask(&mut connection, allow_eviction, &self.clock).await;
-        let report = report.map_err(|error| translate(&error))?;
-        if report.refusal.is_none() {
-            self.accepted.store(true, Ordering::Relaxed);
+impl Live {
+    async fn exchange(&self, request: Request<'_>) -> Result<Answer, RedisError> {
+        let mut line = self.connection.line.clone();
+        if request.wait.is_none() && !request.asking {
+            return Ok(Answer { reply: line.req_packed_command(request.command).await?, acknowledged: None });
         }
-        Ok(Live { connection, report })
+        let mut all = pipe();
+        if request.asking {
+            all.cmd("ASKING");
+        }
+        all.add_command(request.command.clone());
+        if let Some(wait) = request.wait {
+            all.cmd("WAIT").arg(wait.replicas).arg(wait.timeout.as_millis());
+        }
+        let replies = line.req_packed_commands(&all, 0, all.len()).await?;
+        let mut replies = replies.into_iter().skip(usize::from(request.asking));
+        Ok(Answer { reply: replies.next().unwrap_or(Value::Nil), acknowledged: replies.next() })
     }
+}
+
+impl Place {
+    fn switches(&self) -> u64 {
+        match self {
+            Self::Fixed(_) => 0,
+            Self::Named(sentinels) => sentinels.switches(),
+        }
+    }
+}
+
+async fn connect(terms: Arc<Terms>, place: Place, sets_clock: bool, begin: Instant) -> Result<Arc<Live>, StoreError> {
+    tokio::time::sleep_until(begin.into()).await;
+    let limit = Deadline::within(terms.timeout.max(CONNECT_AT_LEAST));
+    let live = limit.hold(open(&terms, &place, sets_clock)).await.and_then(|opened| opened).map_err(|error| {
+        let where_to = &terms.settings.servers;
+        match (error, &place) {
+            (StoreError::Unavailable(cause), Place::Fixed(node)) => {
+                unavailable(format!("cannot connect to {node}: {cause}"))
+            }
+            (StoreError::Unavailable(cause), Place::Named(_)) => {
+                unavailable(format!("cannot connect to {where_to}: {cause}"))
+            }
+            (other, _) => other,
+        }
+    })?;
+    tracing::info!(address = %live.node, version = live.report.version, "store connected");
+    Ok(Arc::new(live))
+}
+
+async fn open(terms: &Terms, place: &Place, sets_clock: bool) -> Result<Live, StoreError> {
+    let access: &Access = &terms.settings.access;
+    let (switches, node) = match place {
+        Place::Fixed(node) => (0, node.clone()),
+        Place::Named(sentinels) => sentinels.primary().await?,
+    };
+    let connection = dial::connect(&node, access).await;
+    let report = async {
+        let connection = connection?;
+        let report = terms.look_over(&node, &connection, sets_clock).await.map_err(|error| translate(&error))?;
+        Ok((connection, report))
+    };
+    match (report.await, place) {
+        (Ok((_, report)), Place::Named(_)) if !report.is_primary => {
+            Err(unavailable(format!("{node} is a replica, though the sentinels name it")))
+        }
+        (Ok((connection, report)), _) => Ok(Live { connection, report, node, switches }),
+        (Err(StoreError::Unavailable(cause)), Place::Named(_)) => Err(unavailable(format!("{node}: {cause}"))),
+        (Err(error), _) => Err(error),
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,10 @@
 //! What a Redis server says of itself. It asks and judges; it does not connect.
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, pipe};
+use std::collections::HashMap;
+use std::fmt;
+
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::{FromRedisValue as _, RedisError, cmd, pipe};
 
 use crate::clock::Clock;
 use crate::machine::Time;
@@ -18,14 +21,51 @@ pub struct Report {
     pub eviction_policy: String,
     /// Whether it may drop records before they expire.
     pub may_evict: bool,
+    /// Whether it takes writes: it follows no other server.
+    pub is_primary: bool,
+    /// How many replicas have all that it has written, or are catching up.
+    pub replicas: usize,
+    /// `min-replicas-to-write`; none where it may not be asked.
+    pub min_replicas: Option<usize>,
+    /// What of its records is left when it ends and starts again.
+    pub persistence: Persistence,
     /// Why it must not be used; none when it may.
     pub refusal: Option<String>,
+    /// Tells this run of the server from others, which number what they hold in another way.
+    pub(super) run: u64,
+}
+
+/// What is left of a server's records when it ends and starts again; the later the better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Persistence {
+    /// It does not say.
+    Unknown = -1,
+    /// Nothing.
+    Nothing = 0,
+    /// What was there at the last snapshot.
+    Snapshots = 1,
+    /// All but what was written last: the append-only file is not flushed for every write.
+    Log = 2,
+    /// All: `appendfsync always`.
+    FlushedLog = 3,
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::Nothing => "none",
+            Self::Snapshots => "snapshots",
+            Self::Log => "append-only file",
+            Self::FlushedLog => "append-only file, appendfsync always",
+        })
+    }
 }
 
 impl Report {
-    fn new(server: &str, memory: &str, allow_eviction: bool) -> Self {
-        let version = field(server, "redis_version");
-        let eviction_policy = field(memory, "maxmemory_policy");
+    /// `info` is what the server says of itself, `settings` what it lets be asked of its configuration.
+    fn new(info: &str, settings: Option<&HashMap<String, String>>, allow_eviction: bool) -> Self {
+        let (version, eviction_policy) = (field(info, "redis_version"), field(info, "maxmemory_policy"));
         let may_evict = eviction_policy != "noeviction";
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let refusal = if major.is_none_or(|major| major < OLDEST) {
@@ -35,22 +75,53 @@ impl Report {
         } else {
             None
         };
-        Self { version: version.to_owned(), eviction_policy: eviction_policy.to_owned(), may_evict, refusal }
+        let setting = |name: &str| settings.and_then(|settings| settings.get(name)).map(String::as_str);
+        Self {
+            version: version.to_owned(),
+            eviction_policy: eviction_policy.to_owned(),
+            may_evict,
+            is_primary: field(info, "role") == "master",
+            replicas: field(info, "connected_slaves").parse().unwrap_or(0),
+            min_replicas: setting("min-replicas-to-write").and_then(|number| number.parse().ok()),
+            persistence: persistence(info, setting("appendfsync"), setting("save")),
+            refusal,
+            run: field(info, "run_id").get(..16).and_then(|id| u64::from_str_radix(id, 16).ok()).unwrap_or(0),
+        }
     }
 }
 
-/// Asks the server what it is, and calibrates the clock by it.
+fn persistence(info: &str, flushed: Option<&str>, snapshots: Option<&str>) -> Persistence {
+    match (field(info, "aof_enabled"), flushed, snapshots) {
+        ("1", Some("always"), _) => Persistence::FlushedLog,
+        ("1", _, _) => Persistence::Log,
+        ("0", _, Some("")) => Persistence::Nothing,
+        ("0", _, Some(_)) => Persistence::Snapshots,
+        _ => Persistence::Unknown,
+    }
+}
+
+/// Asks the server what it is, and sets the clock by it, if one is given.
 pub(super) async fn ask(
-    connection: &mut MultiplexedConnection,
+    line: &mut MultiplexedConnection,
     allow_eviction: bool,
-    clock: &Clock,
+    clock: Option<&Clock>,
 ) -> Result<Report, RedisError> {
     let mut questions = pipe();
-    questions.cmd("INFO").arg("server").cmd("INFO").arg("memory").cmd("TIME");
+    for section in ["server", "memory", "persistence", "replication"] {
+        questions.cmd("INFO").arg(section);
+    }
+    questions.cmd("TIME");
     let asked = Clock::instant();
-    let (server, memory, now): (String, String, (u64, u64)) = questions.query_async(connection).await?;
-    clock.calibrate(time(now), asked.elapsed());
-    Ok(Report::new(&server, &memory, allow_eviction))
+    let (server, memory, persistence, replication, now): (String, String, String, String, (u64, u64)) =
+        questions.query_async(line).await?;
+    if let Some(clock) = clock {
+        clock.calibrate(time(now), asked.elapsed());
+    }
+    // Not every user may ask this; then it is not known.
+    let mut settings = cmd("CONFIG");
+    settings.arg("GET").arg(&["save", "appendfsync", "min-replicas-to-write"]);
+    let settings = HashMap::from_redis_value(line.req_packed_command(&settings).await?).ok();
+    Ok(Report::new(&[server, memory, persistence, replication].concat(), settings.as_ref(), allow_eviction))
 }
 
 /// The reply to `TIME`: seconds and microseconds.
@@ -68,9 +139,13 @@ mod tests {
     use super::*;
 
     fn report(version: &str, policy: &str, allow_eviction: bool) -> Report {
-        let server = format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n");
-        let memory = format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\n");
-        Report::new(&server, &memory, allow_eviction)
+        let info = format!(
+            "# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\nrun_id:0000000000c0ffee1111111111\r\n\
+             # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\n\
+             # Persistence\r\naof_enabled:1\r\n\
+             # Replication\r\nrole:master\r\nconnected_slaves:2\r\n"
+        );
+        Report::new(&info, None, allow_eviction)
     }
 
     #[test]
@@ -87,9 +162,28 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_not_trusted() {
-        let silent = Report::new("", "", false);
-        assert!(silent.may_evict && silent.refusal.is_some());
-        let hidden = Report::new("redis_version:7.0.0", "", false);
+        let silent = Report::new("", None, false);
+        assert!(silent.may_evict && silent.refusal.is_some() && !silent.is_primary);
+        assert_eq!((silent.replicas, silent.persistence), (0, Persistence::Unknown));
+        let hidden = Report::new("redis_version:7.0.0", None, false);
         assert!(hidden.refusal.unwrap().contains("unknown"));
+    }
+
+    #[test]
+    fn replicas_and_persistence_are_told() {
+        let told = report("7.0.15", "noeviction", false);
+        assert!(told.is_primary);
+        assert_eq!((told.replicas, told.min_replicas, told.run), (2, None, 0x00c0_ffee));
+        let all = [
+            ("aof_enabled:1", Some("always"), Some(""), Persistence::FlushedLog),
+            ("aof_enabled:1", Some("everysec"), Some(""), Persistence::Log),
+            ("aof_enabled:1", None, None, Persistence::Log),
+            ("aof_enabled:0", Some("always"), Some("3600 1"), Persistence::Snapshots),
+            ("aof_enabled:0", Some("always"), Some(""), Persistence::Nothing),
+            ("aof_enabled:0", None, None, Persistence::Unknown),
+        ];
+        for (info, flushed, snapshots, what) in all {
+            assert_eq!(persistence(info, flushed, snapshots), what, "{info} {flushed:?} {snapshots:?}");
+        }
     }
 }
