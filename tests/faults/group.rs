@@ -18,6 +18,8 @@ enum Kind {
 /// Nodes and their proxies.
 pub(crate) struct Group {
     kind: Kind,
+    /// How many replicas a claim waits for.
+    wait: usize,
     pub(crate) proxies: Vec<Proxy>,
 }
 
@@ -45,12 +47,12 @@ impl Group {
             all.contains(&format!("slaves={REPLICAS},")) && all.contains("sentinels=3")
         };
         until("the sentinels know the proxies", || group.watchers.iter().all(known));
-        let group = Self { kind: Kind::Sentinels(group), proxies };
+        let group = Self { kind: Kind::Sentinels(group), wait: 1, proxies };
         until("the replicas follow", || group.is_whole());
         group
     }
 
-    pub(crate) fn of_a_cluster() -> Self {
+    pub(crate) fn of_a_cluster(wait: usize) -> Self {
         let group = Cluster::start(1);
         let proxies = proxies(&group.nodes);
         for (node, proxy) in group.nodes.iter().zip(&proxies) {
@@ -61,7 +63,7 @@ impl Group {
             proxies.iter().all(|proxy| nodes.contains(&format!("127.0.0.1:{}@", proxy.address().port())))
         };
         until("the nodes know the proxies", || group.nodes.iter().all(told));
-        let group = Self { kind: Kind::Cluster(group), proxies };
+        let group = Self { kind: Kind::Cluster(group), wait, proxies };
         until("the cluster serves", || group.is_whole());
         group
     }
@@ -80,17 +82,16 @@ impl Group {
         }
     }
 
-    /// The lines that say which store it is. A claim is there twice before its request is forwarded.
+    /// The lines that say which store it is.
     pub(crate) fn section(&self) -> String {
-        match &self.kind {
-            Kind::Sentinels(group) => {
-                format!("kind: redis, sentinel: {{ master: {MASTER}, nodes: {} }}, wait_replicas: 1", group.nodes())
-            }
+        let servers = match &self.kind {
+            Kind::Sentinels(group) => format!("sentinel: {{ master: {MASTER}, nodes: {} }}", group.nodes()),
             Kind::Cluster(_) => {
                 let nodes: Vec<_> = self.proxies.iter().map(|proxy| format!("\"{}\"", proxy.address())).collect();
-                format!("kind: redis, cluster: {{ nodes: [{}] }}, wait_replicas: 1", nodes.join(", "))
+                format!("cluster: {{ nodes: [{}] }}", nodes.join(", "))
             }
-        }
+        };
+        format!("kind: redis, {servers}, wait_replicas: {}", self.wait)
     }
 
     /// Who is a primary now. Only while all are well.

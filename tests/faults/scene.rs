@@ -33,6 +33,8 @@ pub(crate) enum Backing {
     Sentinels,
     /// Six nodes: three primaries with a replica each; claims wait for it.
     Cluster,
+    /// The same, and claims wait for nobody: it serves on when a node is lost for good.
+    HastyCluster,
 }
 
 /// Whose clocks can be set while their processes run.
@@ -100,7 +102,8 @@ impl Store {
             Backing::Embedded => Self::Embedded,
             Backing::Redis => Self::Redis(RedisServer::start_under(environment, &DURABLE)),
             Backing::Sentinels => Self::Group(Group::under_sentinels()),
-            Backing::Cluster => Self::Group(Group::of_a_cluster()),
+            Backing::Cluster => Self::Group(Group::of_a_cluster(1)),
+            Backing::HastyCluster => Self::Group(Group::of_a_cluster(0)),
         }
     }
 
