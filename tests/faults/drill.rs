@@ -11,7 +11,7 @@ use oncegate::clock::Clock;
 
 use crate::clients::Client;
 use crate::gateway::wait_until;
-use crate::history::{Ailment, Moment, Name, News, Story};
+use crate::history::{Ailment, Moment, Name, News, Story, Trouble};
 use crate::redis::until;
 use crate::scene::{Backing, Clocks, LEASE, Member, RESPONSE_TIMEOUT, Scene};
 use crate::storm::Storm;
@@ -21,6 +21,9 @@ use crate::world::{World, Wrong, judge};
 
 /// How many ask at once when everything is asked for once more.
 const ASKERS: usize = 16;
+
+/// Which troubles may have to do with a run, in milliseconds.
+const NEAR: u64 = 6_000;
 
 /// What is drilled.
 #[derive(Debug, Clone)]
@@ -45,6 +48,7 @@ pub(crate) struct Plan {
 pub(crate) struct Report {
     pub(crate) wrong: Vec<Wrong>,
     pub(crate) stories: HashMap<Name, Story>,
+    pub(crate) troubles: Vec<Trouble>,
     pub(crate) figures: Figures,
     pub(crate) blows: BTreeMap<String, usize>,
     pub(crate) lasted: Duration,
@@ -109,9 +113,10 @@ impl Plan {
         let closing = world.now();
         ask_for_everything(&world, &scene.doors());
         let stories = world.stories(scene.upstream.ledger());
-        let mut wrong = judge(&stories, &terms(&world, closing));
+        let terms = terms(&world, closing);
+        let mut wrong = judge(&stories, &terms);
         wrong.extend(unaccounted(&scene, &world, &stories));
-        Report { wrong, figures: Figures::of(&stories), stories, blows, lasted }
+        Report { wrong, figures: Figures::of(&stories), stories, troubles: terms.troubles, blows, lasted }
     }
 
     pub(crate) fn scene(&self) -> Scene {
@@ -165,7 +170,7 @@ fn start_afresh(scene: &mut Scene, world: &World) {
     // Claims whose clients have left are withdrawn within a quarter of a second. Those that the kill takes by surprise all
     // the same are in doubt.
     std::thread::sleep(Duration::from_millis(600));
-    let trouble = world.begin(Ailment::GatewayDied);
+    let trouble = world.begin(Ailment::GatewayDied, "all gateways killed");
     scene.members.iter_mut().for_each(|member| member.gateway.kill());
     scene.members.iter_mut().for_each(Member::restart);
     world.end(trouble);
@@ -305,6 +310,14 @@ impl Report {
         let mut first = String::new();
         for (name, faults, story) in self.wrong.iter().take(4) {
             let _ = writeln!(first, "{name:?}: {faults:?}\n{}", story.text());
+            let begun =
+                story.exchanges.iter().filter(|exchange| story.runs.iter().any(|run| run.request == exchange.request));
+            for at in begun.map(|exchange| exchange.asked.millis) {
+                let near = |trouble: &&Trouble| trouble.from.millis.abs_diff(at) < NEAR;
+                for Trouble { what, from, to, .. } in self.troubles.iter().filter(near) {
+                    let _ = writeln!(first, "  {}..{:?} ms: {what}", from.millis, to.map(|to| to.millis));
+                }
+            }
         }
         assert!(self.wrong.is_empty(), "{} of {} went wrong:\n{first}", self.wrong.len(), self.figures.operations);
     }

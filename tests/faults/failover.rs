@@ -37,7 +37,7 @@ fn kill_a_primary(title: &str, backing: Backing) {
         let group = scene.store.group().unwrap();
         wait_until("the load has begun", || world.count() > 100);
         let primary = group.primaries()[0];
-        let trouble = world.begin(Ailment::Store);
+        let trouble = world.begin(Ailment::Store, "primary killed");
         killed = world.now();
         group.nodes()[primary].kill();
         // Everybody asks for fresh keys all the time: it is over when so many have begun since the last refusal.

@@ -96,7 +96,7 @@ impl<'a> Storm<'a> {
         let blow = self.blow(part);
         let until = Clock::instant() + Duration::from_millis(self.lasts(part, blow));
         *self.blows.entry(name(part, blow)).or_default() += 1;
-        let trouble = self.world.begin(ailment(part, blow, self.scene.members.len()));
+        let trouble = self.world.begin(ailment(part, blow, self.scene.members.len()), &format!("{part:?}: {blow:?}"));
         self.fall(part, blow);
         if matches!(blow, Blow::Reset) {
             self.world.end(trouble);

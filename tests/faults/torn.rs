@@ -51,7 +51,7 @@ fn wreck() -> Wreck {
             scope.spawn(move || names.map(|name| world.ask(address, &name, 0)).find(|news| !news.is_kept()));
         }
         wait_until("clients hear answers", || world.heard() >= ENOUGH);
-        world.begin(Ailment::GatewayDied);
+        world.begin(Ailment::GatewayDied, "gateway killed");
         gateway.kill();
     });
     let stories = world.stories(upstream.ledger()).into_iter();

@@ -110,10 +110,10 @@ impl World {
         self.digests.lock().unwrap().get(name).cloned()
     }
 
-    pub(crate) fn begin(&self, ailment: Ailment) -> usize {
+    pub(crate) fn begin(&self, ailment: Ailment, what: &str) -> usize {
         let from = self.now();
         let mut troubles = self.troubles.lock().unwrap();
-        troubles.push(Trouble { ailment, from, to: None });
+        troubles.push(Trouble { what: what.to_owned(), ailment, from, to: None });
         troubles.len() - 1
     }
 
