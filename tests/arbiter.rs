@@ -1,5 +1,6 @@
 //! The arbiter over a store in memory: permits, waiters, claims without a reply, and a filter that never decides.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+#![expect(clippy::float_cmp, reason = "counters are whole numbers")]
 
 #[path = "arbiter/amnesia.rs"]
 mod amnesia;
@@ -7,6 +8,10 @@ mod amnesia;
 mod claims;
 #[path = "arbiter/filter.rs"]
 mod filter;
+#[path = "arbiter/outage.rs"]
+mod outage;
+#[path = "arbiter/outcomes.rs"]
+mod outcomes;
 #[path = "arbiter/permits.rs"]
 mod permits;
 #[path = "arbiter/ward.rs"]

@@ -4,6 +4,8 @@
 mod cases;
 #[path = "machine/model.rs"]
 mod model;
+#[path = "machine/probe.rs"]
+mod probe;
 #[path = "machine/random.rs"]
 mod random;
 #[path = "machine/system.rs"]

@@ -43,6 +43,7 @@ pub(super) fn settings(source: Option<Source>, fingerprint: FingerprintSettings)
         sources: source.into_iter().collect(),
         scope: Scope::None,
         require_same: Vec::new(),
+        probe: None,
         fingerprint,
     }
 }

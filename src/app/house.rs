@@ -13,14 +13,17 @@ use super::{LAST_WRITES, Parts, StartError, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
+use crate::gateway::Gateway;
 use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
 use crate::store::{Health, Store};
 use crate::wire::{Client, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
-/// How often claims without a reply are withdrawn, while there are any.
-const WITHDRAW: Duration = Duration::from_millis(250);
+/// How often claims without a reply are withdrawn, and outcomes that wait written, while there are any.
+const MAKE_UP: Duration = Duration::from_millis(250);
+/// How often it is looked whether the time of a probe has come.
+const PROBE: Duration = Duration::from_millis(100);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
@@ -41,7 +44,8 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
         }
     };
     let time = async {
-        let records = async { tokio::join!(sweep(&parts, &arbiter), withdraw(&parts, &arbiter)) };
+        let records =
+            async { tokio::join!(sweep(&parts, &arbiter), make_up(&parts, &arbiter), probe(&parts, &arbiter)) };
         let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live), watch(&parts)) };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
@@ -117,13 +121,24 @@ async fn sweep(parts: &Parts, arbiter: &Arbiter) {
     }
 }
 
-async fn withdraw(parts: &Parts, arbiter: &Arbiter) {
+/// Makes up for what the store did not take.
+async fn make_up(parts: &Parts, arbiter: &Arbiter) {
     loop {
-        tokio::time::sleep(WITHDRAW).await;
+        tokio::time::sleep(MAKE_UP).await;
         if !parts.arbiter.unconfirmed.is_empty()
             && let Err(error) = parts.arbiter.unconfirmed.withdraw(arbiter).await
         {
             tracing::debug!(%error, "claims without a reply still wait");
+        }
+        if !parts.arbiter.outcomes.is_empty()
+            && let Err(error) = parts.arbiter.outcomes.write(arbiter).await
+        {
+            tracing::debug!(%error, "outcomes still wait");
+        }
+        if parts.arbiter.journal.as_ref().is_some_and(|journal| !journal.is_empty())
+            && let Err(error) = arbiter.hand_over().await
+        {
+            tracing::debug!(%error, "the journal still waits");
         }
     }
 }
@@ -133,6 +148,18 @@ async fn watch(parts: &Parts) {
     loop {
         if let Err(error) = parts.store.watch().await {
             tracing::debug!(%error, "who is to be written to is not known");
+        }
+    }
+}
+
+/// Asks upstreams about doubts, with connections of its own.
+async fn probe(parts: &Parts, arbiter: &Arc<Arbiter>) {
+    loop {
+        tokio::time::sleep(PROBE).await;
+        if !parts.arbiter.probes.is_empty() {
+            let state = parts.live.now();
+            let own = state.settings.server.workers;
+            Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due().await;
         }
     }
 }
@@ -161,10 +188,13 @@ async fn certify(parts: &Parts) {
 async fn tend(parts: &Parts, arbiter: &Arbiter) {
     let shared = &parts.arbiter;
     loop {
-        if let Err(error) = arbiter.store().time().await {
-            tracing::debug!(%error, "clock not calibrated");
+        match arbiter.store().time().await {
+            Ok(_) if shared.journal.is_some() => shared.filter.starts(),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "clock not calibrated"),
         }
         shared.filter.rotate_if_due();
+        shared.publish_completeness();
         shared.metrics.filter_filled(shared.filter.fill_ratio());
         shared.metrics.log_lines_lost(parts.lines_lost.count());
         match parts.store.tend().await {
@@ -174,7 +204,7 @@ async fn tend(parts: &Parts, arbiter: &Arbiter) {
                 if may_evict {
                     tracing::warn!("the store may evict records: operations could run twice");
                 }
-                shared.metrics.store_may_evict(may_evict);
+                shared.metrics.kept().store_may_evict(may_evict);
                 let redis = shared.metrics.redis();
                 redis.replicated(condition.primaries(), condition.replicas(), condition.wanted());
                 redis.persists(condition.persistence() as i64);

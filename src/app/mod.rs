@@ -50,6 +50,9 @@ pub enum StartError {
     /// The certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] tls::Error),
+    /// The journal for what begins while the store is away.
+    #[error(transparent)]
+    Journal(#[from] store::journal::OpenError),
     /// The filter's settings.
     #[error("filter: {0}")]
     Filter(#[from] store::filter::SettingsError),
@@ -225,7 +228,9 @@ impl Parts {
         let closing = Closing::default();
         let store = store(&settings, &clock)?;
         let filter = Filter::new(settings.filter, clock.clone())?;
-        let shared = arbiter::Shared::new(settings.arbiter, filter, Arc::clone(&metrics), clock);
+        let kept = settings.store.journal.as_ref();
+        let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(&metrics))).transpose()?;
+        let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(&metrics), clock);
         let state = State::new(settings, metrics, closing.clone())?;
         Ok(Self {
             arbiter: Arc::new(shared),

@@ -114,7 +114,11 @@ impl State {
     pub(super) fn watched(&self) -> HashMap<NamespaceTag, Watched> {
         let enforced = self.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
         by_namespace(enforced.map(|(_, guard, terms)| {
-            let watched = Watched { route: Arc::clone(&terms.route), doubt_retention: terms.policy.doubt_retention };
+            let watched = Watched {
+                route: Arc::clone(&terms.route),
+                doubt_retention: terms.policy.doubt_retention,
+                probed: terms.schedule.is_some().then(|| terms.clone()),
+            };
             (namespace_tag(&guard.keys.namespace), watched)
         }))
     }
@@ -136,8 +140,9 @@ fn front(settings: &Settings, metrics: Arc<Metrics>) -> Result<Front, tls::Error
 /// connections and what is known of its servers.
 fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
     let same = |upstream| before.iter().find(|fleet| fleet.settings() == upstream).cloned();
+    // One more than workers: the house asks about doubts.
     let fresh = |upstream: &upstream::Settings| {
-        Arc::new(Fleet::new(upstream.clone(), settings.server.workers, Arc::new(SystemResolver)))
+        Arc::new(Fleet::new(upstream.clone(), settings.server.workers + 1, Arc::new(SystemResolver)))
     };
     settings.upstreams.iter().map(|upstream| same(upstream).unwrap_or_else(|| fresh(upstream))).collect()
 }

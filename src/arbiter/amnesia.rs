@@ -26,10 +26,7 @@ impl Arbiter {
         policy: &Policy,
     ) -> Result<Option<Record>, StoreError> {
         let shared = self.shared();
-        let now = shared.clock.now();
-        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
-        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
-        let record = recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now);
+        let record = self.recalled(id, known, policy);
         // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
         // meets a claim that nobody acts on.
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
@@ -44,11 +41,20 @@ impl Arbiter {
         Ok(Some(record))
     }
 
+    /// What stands in the place of a lost record, by what this gateway knows.
+    pub(super) fn recalled(&self, id: &OperationId, known: &Record, policy: &Policy) -> Record {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
+        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
+        recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now)
+    }
+
     /// A record that the store had lost stands in it again.
     pub(super) fn written_again(&self, id: &OperationId, record: &Record) {
         let shared = self.shared();
         shared.dispatched.begin(id, record, shared.clock.now());
-        shared.metrics.store_forgot();
+        shared.metrics.kept().store_forgot();
         let state = match record.state {
             State::InFlight { .. } => "its attempt still runs here",
             State::InDoubt { .. } => "its outcome is not known any more: in doubt",

@@ -77,7 +77,7 @@ impl Dispatched {
             let dropped = shard.make_room(most.div_ceil(SHARDS));
             shard.put(*id, Entry::of(record));
             drop(shard);
-            self.metrics.dispatched_dropped(dropped);
+            self.metrics.kept().dispatched_dropped(dropped);
         }
         before
     }

@@ -5,21 +5,29 @@ mod amnesia;
 mod cache;
 mod dispatched;
 mod lines;
+mod look;
+mod outage;
+mod outcomes;
 mod permit;
+mod probes;
+mod settling;
+mod shared;
 mod sweep;
 mod unconfirmed;
 
 pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
 pub use lines::{Line, Lines, Place};
+pub use outcomes::Outcomes;
 pub use permit::{Permit, Renewal, Unsettled};
+pub use probes::{Asking, Probes, Turn, Waiting};
+pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use unconfirmed::Pending;
 
 use crate::clock::Clock;
@@ -27,79 +35,27 @@ use crate::machine::{
     Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, Untimely,
     admit, asked_by,
 };
-use crate::store::filter::Filter;
+use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
-use crate::telemetry::{FilterAnswer, Metrics, RouteMetrics, StoreOp};
+use crate::telemetry::{FilterAnswer, RouteMetrics, StoreOp};
 
 /// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
 /// made progress; more than a few in a row mean that the store is not telling the truth.
 const ROUNDS: usize = 8;
 
-/// What the arbiters of all workers of this gateway share.
-pub struct Shared {
-    /// The store's time.
-    pub clock: Clock,
-    /// Where facts are counted.
-    pub metrics: Arc<Metrics>,
-    /// What this gateway has seen recorded.
-    pub filter: Filter,
-    /// Completed records, in memory.
-    pub cache: ReplayCache,
-    /// Attempts that run here, and who waits for them.
-    pub lines: Lines,
-    /// What the store has to hold of this gateway's attempts.
-    pub dispatched: Dispatched,
-    /// Whether no other gateway uses the store.
-    pub alone: bool,
-    /// Claims whose reply was lost.
-    pub unconfirmed: Unconfirmed,
-    /// Attempts and settlements that outlive their requests.
-    pub tasks: TaskTracker,
-    /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
-    pub give_up: CancellationToken,
-}
-
-/// What the workers' arbiters are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Completed records kept in memory, in bytes; 0: none.
-    pub replay_cache: usize,
-    /// Duplicates that wait for a running attempt.
-    pub waiters: usize,
-    /// Dispatched operations that are remembered exactly; 0: none.
-    pub dispatched: usize,
-    /// Whether no other gateway uses the store.
-    pub alone: bool,
-}
-
-impl Shared {
-    /// What workers share at first.
-    pub fn new(settings: Settings, filter: Filter, metrics: Arc<Metrics>, clock: Clock) -> Self {
-        Self {
-            filter,
-            cache: ReplayCache::new(settings.replay_cache),
-            lines: Lines::new(settings.waiters),
-            dispatched: Dispatched::new(settings.dispatched, Arc::clone(&metrics)),
-            alone: settings.alone,
-            unconfirmed: Unconfirmed::default(),
-            tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
-            metrics,
-            clock,
-        }
-    }
-
-    /// Takes over what can change while it runs. Who stands in line already stays.
-    pub fn limit(&self, settings: Settings) {
-        self.lines.limit(settings.waiters);
-        self.dispatched.limit(settings.dispatched);
-    }
-}
-
 /// One worker's way to the store.
 pub struct Arbiter {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
+    /// The same over the journal, for what begins while the store is away.
+    journalled: Option<Arc<Self>>,
+}
+
+/// What a look at the store has led to.
+enum Round {
+    Told(Admitted),
+    /// It has moved on: this is what is there.
+    Again(Option<Record>),
 }
 
 /// What a request was told.
@@ -119,12 +75,20 @@ pub struct Terms {
     pub policy: Arc<Policy>,
     /// The route's counters.
     pub route: Arc<RouteMetrics>,
+    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
+    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {
     /// An arbiter over a worker's own connection to the store.
     pub fn new(store: Arc<dyn Store>, shared: Arc<Shared>) -> Self {
-        Self { store, shared }
+        let over = |journal: &Arc<Journal>| Self {
+            store: Arc::clone(journal) as Arc<dyn Store>,
+            shared: Arc::clone(&shared),
+            journalled: None,
+        };
+        let journalled = shared.journal.as_ref().map(over).map(Arc::new);
+        Self { store, shared, journalled }
     }
 
     /// What the workers share.
@@ -145,6 +109,9 @@ impl Arbiter {
     pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
         let id = &arrival.operation;
         let attempt = AttemptId(rand::random());
+        if let Some(told) = self.admit_kept(arrival, terms, attempt).await? {
+            return Ok(told);
+        }
         if !self.shared.clock.is_calibrated() {
             // Leases and expiries are told in the store's time, never in this machine's.
             self.store.time().await?;
@@ -155,33 +122,50 @@ impl Arbiter {
         }
         let mut found = None;
         for round in 0..ROUNDS {
-            match admit(found.as_ref(), arrival, &terms.policy, attempt, self.shared.clock.now()) {
-                Admission::Own(record) => {
-                    self.shared.dispatched.begin(id, &record, self.shared.clock.now());
-                    return Ok(self.permit(*id, record, terms));
-                }
-                Admission::Duplicate(duplicate) => {
-                    self.remember(id, &duplicate);
-                    return Ok(Admitted::Duplicate(duplicate));
-                }
-                Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
-                    Written::Done => {
-                        if perhaps_seen && round == 0 {
-                            self.shared.metrics.filter_false_positive();
-                        }
-                        return Ok(self.permit(*id, record, terms));
+            match self.round(found.as_ref(), arrival, terms, attempt).await? {
+                Round::Again(newer) => found = self.catch_up(id, newer).await?,
+                Round::Told(told) => {
+                    if perhaps_seen && round == 0 && matches!(told, Admitted::Proceed(_)) {
+                        self.shared.metrics.filter_false_positive();
                     }
-                    Written::Lost(newer) => found = newer,
-                },
-                Admission::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
-                Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
-                    None => return Ok(Admitted::Untimely(untimely)),
-                    known => found = known,
-                },
+                    return Ok(told);
+                }
             }
-            found = self.withdraw_own(id, found).await?;
         }
         Err(StoreError::Unavailable(format!("{ROUNDS} races lost in a row for {}", id.short())))
+    }
+
+    /// Asks the rules, does what they say, once.
+    async fn round(
+        self: &Arc<Self>,
+        found: Option<&Record>,
+        arrival: &Arrival,
+        terms: &Terms,
+        attempt: AttemptId,
+    ) -> Result<Round, StoreError> {
+        let (id, now) = (&arrival.operation, self.shared.clock.now());
+        Ok(match admit(found, arrival, &terms.policy, attempt, now) {
+            Admission::Own(record) => {
+                if !self.may_act_on(id, Expect::Absent) {
+                    return Err(self.begun_elsewhere(id));
+                }
+                self.shared.dispatched.begin(id, &record, now);
+                Round::Told(self.permit(*id, record, terms))
+            }
+            Admission::Duplicate(duplicate) => {
+                self.remember(id, &duplicate);
+                Round::Told(Admitted::Duplicate(duplicate))
+            }
+            Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
+                Written::Done => Round::Told(self.permit(*id, record, terms)),
+                Written::Lost(newer) => Round::Again(newer),
+            },
+            Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
+            Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
+                None => Round::Told(Admitted::Untimely(untimely)),
+                known => Round::Again(known),
+            },
+        })
     }
 
     /// Writes an operator's word over a doubt: what happened, conditional on the record that the operator looked at.
@@ -198,12 +182,12 @@ impl Arbiter {
         if !matches!(doubt.state, State::InDoubt { .. }) {
             return Ok(Resolved::NotInDoubt(Some(doubt.clone())));
         }
-        match permit::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
-            permit::Step::Settled(settled) => {
+        match settling::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
+            settling::Step::Settled(settled) => {
                 self.shared.lines.wake(id);
                 Ok(Resolved::Done(settled))
             }
-            permit::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
+            settling::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
         }
     }
 
@@ -250,6 +234,10 @@ impl Arbiter {
             }
             Err(error) => return Err(error),
         };
+        if written == Written::Done && !self.may_act_on(id, expect) {
+            // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
+            return Err(self.begun_elsewhere(id));
+        }
         pending.answered();
         if written == Written::Done
             && let Some(known) = dispatched.begin(id, record, clock.now())
@@ -260,6 +248,10 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
+    }
+
+    fn begun_elsewhere(&self, id: &OperationId) -> StoreError {
+        StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
     }
 
     /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
@@ -303,14 +295,15 @@ impl Arbiter {
         tracing::warn!(operation = %id.short(), why = "its lease ended unheard of", "in doubt");
     }
 
-    /// What the store holds when `found` is a claim of this gateway's own that nobody acted on: it is withdrawn.
-    async fn withdraw_own(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
-        match &found {
-            Some(record) if self.shared.unconfirmed.withdraw_met(self, id, record).await? => {
-                self.timed(StoreOp::Load, self.store.load(id)).await
-            }
-            _ => Ok(found),
+    /// What the store holds when this gateway knows better than `found`: a claim of its own that nobody acted on is
+    /// withdrawn, an outcome that still waits is written.
+    async fn catch_up(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
+        let Some(record) = &found else { return Ok(found) };
+        let (unconfirmed, outcomes) = (&self.shared.unconfirmed, &self.shared.outcomes);
+        if unconfirmed.withdraw_met(self, id, record).await? || outcomes.write_met(self, id, record).await? {
+            return self.timed(StoreOp::Load, self.store.load(id)).await;
         }
+        Ok(found)
     }
 
     fn permit(self: &Arc<Self>, id: OperationId, record: Record, terms: &Terms) -> Admitted {
@@ -328,10 +321,18 @@ impl Arbiter {
         self.shared.cache.insert(*id, record.clone(), self.shared.clock.now());
     }
 
+    /// Whether this is the arbiter over the journal, whose calls are no store's.
+    fn is_journalled(&self) -> bool {
+        self.shared.journal.is_some() && self.journalled.is_none()
+    }
+
     /// Runs a store call and measures it.
     async fn timed<T>(&self, op: StoreOp, call: Reply<'_, T>) -> Result<T, StoreError> {
         let started = Clock::instant();
         let answer = call.await;
+        if self.is_journalled() {
+            return answer;
+        }
         self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
         answer
     }

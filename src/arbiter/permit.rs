@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::outcomes::Outcome as WaitingOutcome;
+use super::settling::settle_held;
 use super::{Arbiter, Terms};
 use crate::clock::Clock;
-use crate::machine::{
-    Cause, Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, recall, renew, settle,
-};
+use crate::machine::{Cause, Ending, Expect, OperationId, Record, Settled, State, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::{Outcome, StoreOp};
-
-/// First and longest pause between two tries to write an outcome to a store that does not answer.
-const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The right to run one attempt of one operation.
 #[must_use = "a permit that is dropped leaves its operation in doubt"]
@@ -45,12 +42,6 @@ pub enum Renewal {
     Lost,
     /// The store did not answer; the lease stands as it was.
     Unanswered,
-}
-
-/// One step of settling.
-pub(super) enum Step {
-    Settled(Settled),
-    Lost(Option<Record>),
 }
 
 impl Permit {
@@ -150,19 +141,9 @@ impl Permit {
     }
 
     async fn try_settle(&mut self, ending: &Ending) -> Result<Settled, StoreError> {
-        let arbiter = Arc::clone(&self.arbiter);
-        let mut lost: Option<Option<Record>> = None;
-        for _ in 0..super::ROUNDS {
-            let found = lost.as_ref().map_or(Some(&self.record), Option::as_ref);
-            match settle_once(&arbiter, &self.id, &self.record, found, ending, &self.terms.policy).await? {
-                Step::Lost(newer) => lost = Some(newer),
-                Step::Settled(settled) => {
-                    self.close(settled);
-                    return Ok(settled);
-                }
-            }
-        }
-        Err(StoreError::Unavailable(format!("{} races lost in a row", super::ROUNDS)))
+        let settled = settle_held(&self.arbiter, &self.id, &self.record, ending, &self.terms.policy).await?;
+        self.close(settled);
+        Ok(settled)
     }
 
     fn close(&mut self, settled: Settled) {
@@ -172,7 +153,10 @@ impl Permit {
             Settled::Kept(_) => metrics.settled(Outcome::Kept),
             Settled::Released => metrics.settled(Outcome::Released),
             Settled::NotSent => metrics.settled(Outcome::NotSent),
-            Settled::Doubted => metrics.settled(Outcome::Doubted),
+            Settled::Doubted => {
+                metrics.settled(Outcome::Doubted);
+                self.arbiter.doubted(&self.id, &self.record, &self.terms);
+            }
             Settled::Superseded => {
                 tracing::warn!(operation = %self.id.short(), number = self.record.number, "outcome of a superseded attempt");
             }
@@ -217,74 +201,39 @@ fn abandon(mut permit: Permit, tasks: &tokio_util::task::TaskTracker) {
 }
 
 impl Unsettled {
-    /// Tries again, with growing pauses, until the store takes the outcome, the record's time is over, or the gateway
-    /// stops: then the lease has ended unheard of, which means doubt.
+    /// Waits until the outcome is written, the record's time is over, or the gateway stops. Given up, the lease has ended
+    /// unheard of, which means doubt.
     pub async fn persist(mut self) -> Settled {
         let shared = Arc::clone(self.permit.arbiter.shared());
-        let mut pause = RETRY_PAUSE.0;
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = shared.give_up.cancelled() => return self.give_up(),
+        let Permit { id, record, terms, .. } = &self.permit;
+        let outcome = WaitingOutcome {
+            held: record.clone(),
+            ending: self.ending,
+            policy: Arc::clone(&terms.policy),
+            journalled: self.permit.arbiter.is_journalled(),
+        };
+        let Some(mut place) = shared.outcomes.wait(*id, outcome) else {
+            return self.permit.give_up("too many outcomes wait for the store");
+        };
+        let written = tokio::select! {
+            written = place.written() => written,
+            () = shared.give_up.cancelled() => None,
+        };
+        match written {
+            Some(settled) => {
+                self.permit.close(settled);
+                settled
             }
-            match self.permit.try_settle(&self.ending).await {
-                Ok(settled) => return settled,
-                Err(_) if shared.clock.now() >= self.permit.record.expires => return self.give_up(),
-                Err(error) => tracing::debug!(operation = %self.permit.id.short(), %error, "outcome still waits"),
-            }
-            pause = (pause * 2).min(RETRY_PAUSE.1);
+            None => self.permit.give_up("the store did not take it in time"),
         }
     }
 }
 
-impl Unsettled {
-    fn give_up(mut self) -> Settled {
-        tracing::error!(operation = %self.permit.id.short(), error = %self.error, "outcome given up");
-        self.permit.close(Settled::Doubted);
+impl Permit {
+    fn give_up(&mut self, why: &str) -> Settled {
+        tracing::error!(operation = %self.id.short(), why, "outcome given up");
+        self.arbiter.shared().metrics.kept().outcome_given_up();
+        self.close(Settled::Doubted);
         Settled::Doubted
-    }
-}
-
-/// Asks the rules, does what they say, once.
-pub(super) async fn settle_once(
-    arbiter: &Arbiter,
-    id: &OperationId,
-    held: &Record,
-    found: Option<&Record>,
-    ending: &Ending,
-    policy: &Policy,
-) -> Result<Step, StoreError> {
-    let shared = arbiter.shared();
-    let store = arbiter.store();
-    let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
-        Settling::Done(settled) => {
-            arbiter.keep_in_mind(id, settled, None);
-            return Ok(Step::Settled(settled));
-        }
-        Settling::Write { expect, record, settled } => {
-            arbiter.announce(id, held, found, settled).await?;
-            let written = arbiter.timed(StoreOp::Settle, store.write(id, expect, &record)).await?;
-            if expect == Expect::Absent
-                && written == Written::Done
-                && !arbiter.was_ended(id, held).await.unwrap_or(true)
-            {
-                arbiter.written_again(id, &record);
-            }
-            (written, settled, Some(record))
-        }
-        Settling::Remove { fence, settled } => {
-            arbiter.announce(id, held, found, settled).await?;
-            (arbiter.timed(StoreOp::Remove, store.remove(id, fence)).await?, settled, None)
-        }
-    };
-    match written {
-        Written::Lost(newer) => Ok(Step::Lost(newer)),
-        Written::Done => {
-            if let (Settled::Kept(_), Some(record)) = (settled, &record) {
-                arbiter.remember_completed(id, record);
-            }
-            arbiter.keep_in_mind(id, settled, record.as_ref());
-            Ok(Step::Settled(settled))
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Arbiter;
+use super::{Arbiter, Shared, Terms};
 use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{DoubtsFound, RouteMetrics, StoreOp};
@@ -21,6 +21,8 @@ pub struct Watched {
     pub route: Arc<RouteMetrics>,
     /// How long a doubt is remembered.
     pub doubt_retention: Duration,
+    /// Under which terms the upstream is asked about its doubts; none: it is not.
+    pub probed: Option<Terms>,
 }
 
 /// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by namespace, for the metrics.
@@ -29,6 +31,10 @@ pub struct Sweep {
     from: Cursor,
     /// Doubts of this pass.
     doubts: HashMap<NamespaceTag, Found>,
+    /// Where this pass puts what it finds into the filter: how much that had discarded before.
+    rebuilds: Option<u64>,
+    /// No pass has come to its end: who noticed the doubts that are met may be gone.
+    first: bool,
 }
 
 /// Doubts of one namespace.
@@ -41,7 +47,7 @@ struct Found {
 impl Sweep {
     /// A sweep of these namespaces; records of others are left alone.
     pub fn new(watched: HashMap<NamespaceTag, Watched>) -> Self {
-        Self { watched, from: Cursor::START, doubts: HashMap::new() }
+        Self { watched, from: Cursor::START, doubts: HashMap::new(), rebuilds: None, first: true }
     }
 
     /// From now on these are the namespaces. A route that is watched no longer has no doubts to tell of.
@@ -62,9 +68,17 @@ impl Sweep {
         let from = std::mem::replace(&mut self.from, Cursor::START);
         if from == Cursor::START {
             self.doubts.clear();
+            let Shared { filter, journal, .. } = &**arbiter.shared();
+            self.rebuilds = (journal.is_some() && !filter.is_rebuilt()).then(|| filter.discards());
         }
         let page = arbiter.timed(StoreOp::List, arbiter.store().list(from, PAGE)).await?;
+        if page.unreadable > 0 {
+            self.rebuilds = None;
+        }
         for (id, record) in page.records {
+            if self.rebuilds.is_some() {
+                arbiter.shared().filter.found(&id, record.expires);
+            }
             self.look_at(arbiter, &id, record).await?;
         }
         let done = page.next.is_none();
@@ -72,12 +86,17 @@ impl Sweep {
             self.from = next;
         } else {
             self.publish(arbiter);
+            if let Some(discards) = self.rebuilds {
+                arbiter.shared().filter.rebuilt(discards);
+                arbiter.shared().publish_completeness();
+            }
+            self.first = false;
         }
         Ok(done)
     }
 
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
-        let Some(Watched { doubt_retention, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
+        let Some(Watched { doubt_retention, probed, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
         let now = arbiter.shared().clock.now();
         let record = match lapse(&record, *doubt_retention, now) {
             None => record,
@@ -100,6 +119,9 @@ impl Sweep {
             // Where doubts are short, the last half of their time.
             if record.expires.since(now) <= SOON.min(*doubt_retention / 2) {
                 found.expiring += 1;
+            }
+            if let Some(terms) = probed {
+                arbiter.noticed(id, &record, terms, self.first);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use super::Arbiter;
-use super::permit::{Step, settle_once};
+use super::settling::{Step, settle_once};
 use crate::machine::{AttemptId, Ending, OperationId, Policy, Record, Settled, Time};
 use crate::store::StoreError;
 
@@ -234,9 +234,10 @@ mod tests {
     fn arbiter() -> Arbiter {
         let clock = Clock::manual(Time(1_000));
         let filter = Settings { capacity: 1_000, false_positive_rate: 0.01, lifetime: Duration::from_hours(1) };
-        let settings = crate::arbiter::Settings { replay_cache: 0, waiters: 1, dispatched: 0, alone: true };
+        let settings =
+            crate::arbiter::Settings { replay_cache: 0, waiters: 1, dispatched: 0, outcomes_waiting: 0, alone: true };
         let filter = Filter::new(filter, clock.clone()).unwrap();
-        let shared = Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone());
+        let shared = Shared::new(settings, filter, None, Arc::new(Metrics::new().unwrap()), clock.clone());
         Arbiter::new(Arc::new(OneForeign(MemoryStore::new(clock))), Arc::new(shared))
     }
 

@@ -126,6 +126,11 @@ fn identity(page: &mut String, guard: &Guard, explanation: &Explanation) {
     }
     line(page, "raw fingerprint", &explanation.raw.to_string());
     line(page, "fingerprint", &explanation.canonical.to_string());
+    match &explanation.probe {
+        Some(Ok(target)) => line(page, "probe", &format!("GET {target}")),
+        Some(Err(why)) => line(page, "probe", &format!("none, so a doubt is held: {why}")),
+        None => {}
+    }
     let compared = if guard.policy.compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" };
     line(page, "compared", compared);
 }

@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, limits, redis, routes, upstreams};
+use super::{encryption, front, journal, limits, operations, redis, routes, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -26,7 +26,9 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let log = file.log.value().and_then(|section| log(section, report));
     one_door_each(file, report);
     one_store_for_all(file, report);
+    journal::check(file, report);
     let problem_types = problem_types(&file.problem_types, report);
+    let operations = operations::compile(&file.operations, report);
     let routes = routes?;
     Some(Settings {
         server: server?,
@@ -42,6 +44,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             problem_types: problem_types?,
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
+            operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
         },
         arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
@@ -54,8 +57,9 @@ fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {
         replay_cache: file.replay_cache.value()?.0,
         waiters: limits.waiters,
         dispatched: limits.dispatched,
+        outcomes_waiting: limits.outcomes_waiting,
         // Only a Redis can be shared.
-        alone: *file.store.value()?.kind.value()? != StoreKind::Redis,
+        alone: *file.store.value()?.sole_gateway.value()? || *file.store.value()?.kind.value()? != StoreKind::Redis,
     })
 }
 
@@ -126,6 +130,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
     let kind = *section.kind.value()?;
     foreign_fields(section, kind, report);
     let encryption = encryption::compile(&section.encryption, report);
+    let journal = journal::compile(section, report);
     let kind = match kind {
         StoreKind::Memory => {
             if let Some(at) = section.kind.at() {
@@ -139,7 +144,12 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         }
         StoreKind::Redis => store::Kind::Redis(Box::new(redis::compile(section, report)?)),
     };
-    Some(store::Settings { kind, command_timeout: section.command_timeout.value()?.0, encryption: encryption? })
+    Some(store::Settings {
+        kind,
+        command_timeout: section.command_timeout.value()?.0,
+        encryption: encryption?,
+        journal: journal?,
+    })
 }
 
 /// Fields that only another kind of store has.

@@ -6,11 +6,12 @@ use super::define::{choice, section};
 use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
+use super::operations::Operations;
 use super::reader::Field;
 use super::route::Route;
 use super::sentinels::{RedisCluster, RedisSentinel};
 use super::upstreams::Upstream;
-use super::values::{Count, Door, GIB, HOUR, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
+use super::values::{Count, Door, GIB, HOUR, KIB, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
 use crate::{admin, gateway, store, telemetry};
 use std::net::SocketAddr;
@@ -62,6 +63,8 @@ section! {
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
         upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
+        /// Where clients may ask what became of their operations; absent: nowhere.
+        operations: Operations = Optional,
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
@@ -127,6 +130,12 @@ section! {
         allow_eviction: bool = Optional,
         /// How long a single call may take.
         command_timeout: Span<10, MINUTE> = Default("500ms"),
+        /// Whether this is the only gateway that uses the store. Then its routes may say `store_failure: open_if_unseen`.
+        sole_gateway: bool = Default("false"),
+        /// With `sole_gateway`: the file that keeps what began while the store was away (default ./oncegate-journal).
+        journal: Text = Optional,
+        /// With `sole_gateway`: from this size of that file on nothing more begins while the store is away (default 64MiB).
+        journal_size: Size<{ 64 * KIB }, { 4 * GIB }> = Optional,
         /// Encryption of stored answers; absent: they are stored in the clear.
         encryption: Encryption = Optional,
     }

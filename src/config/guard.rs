@@ -7,6 +7,7 @@ use http::header::{AUTHORIZATION, SET_COOKIE};
 
 use super::finding::{Place, Report};
 use super::key_age::{self, Age};
+use super::probe;
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, KeySource, Route, Scope};
 use super::upstreams::Upstream;
@@ -44,6 +45,7 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy(section, keys.as_ref(), key_age::compile(section, report), around, report);
+    let probing = probe::probing(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(route, section, report);
@@ -51,6 +53,7 @@ pub(super) fn compile(
     Some(gateway::Guard {
         keys: keys?,
         policy: policy?,
+        probing: probing?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: *section.in_flight.value()?,
@@ -79,6 +82,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let headers = fingerprint.headers.value()?;
     forwarding(headers, report);
     Some(keys::Settings {
+        probe: probe::template(route, section, &sources, &scope, report)?,
         namespace: namespace.clone(),
         sources,
         dated: section.key_age.either(|_| true, || false)?,
@@ -238,14 +242,16 @@ fn policy(
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
+    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT))).flatten();
+    let in_doubt = probe::in_doubt(section, doubt_retention, report);
     keys?;
     Some(Policy {
         lease: section.lease.value()?.0,
         attempt_timeout: attempt_timeout?,
         retention: retention?,
-        doubt_retention: section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT)))??,
+        doubt_retention: doubt_retention?,
         clock_skew: age?.skew,
-        in_doubt: *section.in_doubt.value()?,
+        in_doubt: in_doubt?,
         compare: compare?,
         outcomes: section.outcomes.value()?.0.clone(),
     })

@@ -16,6 +16,8 @@ section! {
         waiters: Count<0, 1_000_000> = Default("10000"),
         /// Operations that this gateway has dispatched and remembers exactly, to notice that the store has lost them; about 300 bytes each, 0: none.
         dispatched: Count<0, 10_000_000> = Default("100000"),
+        /// Outcomes that wait in memory for a store that is away; one more is given up, in doubt.
+        outcomes_waiting: Count<1, 1_000_000> = Default("10000"),
         /// Bytes of buffered request and response bodies.
         buffered_bodies: Size<{ 64 * KIB }, { 256 * GIB }> = Default("256MiB"),
         /// The longest request target; over it 414.
@@ -51,6 +53,7 @@ pub(super) struct Compiled {
     pub(super) gateway: gateway::Limits,
     pub(super) waiters: usize,
     pub(super) dispatched: usize,
+    pub(super) outcomes_waiting: usize,
 }
 
 /// Translates the section.
@@ -77,6 +80,7 @@ pub(super) fn compile(section: &Limits, report: &mut Report) -> Option<Compiled>
         },
         waiters: section.waiters.value()?.0,
         dispatched: section.dispatched.value()?.0,
+        outcomes_waiting: section.outcomes_waiting.value()?.0,
     })
 }
 

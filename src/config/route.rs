@@ -6,13 +6,14 @@ use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
 use super::define::{choice, one_of, section};
+use super::doubt;
 use super::finding::{Place, Report};
 use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::tree::Node;
 use super::values::{
     Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Origin, Pointer, RefusalStatus, SECOND, Size, Span, Text,
 };
-use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::machine::{Judgement, Outcomes, Preset, StatusRule};
 use crate::{gateway, keys};
 
 section! {
@@ -101,8 +102,10 @@ section! {
         outcomes: OutcomeTable = Default("{}"),
         /// Whether the upstream's own word (`Oncegate-Outcome`, `Oncegate-Store`, `Oncegate-TTL`) goes before `outcomes` and `retention`: `ignore`, or `trust`.
         outcome_headers: gateway::OutcomeHeaders = Default("ignore"),
-        /// What duplicates of an operation in doubt get: a refusal until the doubt ends, or a further attempt.
-        in_doubt: InDoubt = Default("hold"),
+        /// What duplicates of an operation in doubt get: a refusal until the doubt ends (`hold`), or a further attempt (`retry`); or a refusal, and the upstream is asked (`probe`).
+        in_doubt: doubt::Word = Default("hold"),
+        /// How the upstream is asked, with `in_doubt: probe`.
+        probe: doubt::Probe = Optional,
         /// How long a doubt is remembered (default: the larger of 72h and retention).
         doubt_retention: Span<SECOND, { 3650 * DAY }> = Optional,
         /// What happens while the store cannot be asked: 503, or a pass without guard.
@@ -118,7 +121,7 @@ section! {
         /// What belongs to a request's identity.
         fingerprint: Fingerprint = Default("{}"),
     }
-    later { "probe", "decode", "claims", "tokens" }
+    later { "decode", "claims", "tokens" }
 }
 
 section! {
@@ -242,10 +245,11 @@ choice! {
 choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later {} }
 choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
 choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }
-choice! { gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open } later {} }
+choice! {
+    gateway::StoreFailure { "closed" => Self::Closed, "open" => Self::Open, "open_if_unseen" => Self::OpenIfUnseen } later {}
+}
 choice! { gateway::OutcomeHeaders { "ignore" => Self::Ignore, "trust" => Self::Trust } later {} }
 choice! { gateway::Mode { "enforce" => Self::Enforce, "shadow" => Self::Shadow } later {} }
-choice! { InDoubt { "hold" => Self::Hold, "retry" => Self::Retry } later { "probe" } }
 choice! { Judgement { "keep" => Self::Keep, "release" => Self::Release, "doubt" => Self::Doubt } later {} }
 choice! {
     Preset { "success-only" => Self::SuccessOnly, "cautious" => Self::Cautious, "strict" => Self::Strict }

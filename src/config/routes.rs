@@ -23,6 +23,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
     let routes: Vec<_> = list.value.iter().map(|field| route(field.at()?, file, report)).collect();
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
+    shared_doubts(&routes, &list.value, report);
     unused_upstreams(&list.value, file.upstreams.value(), report);
     unreached_bounds(&list.value, file, report);
     let places = list.value.iter().map(|field| field.at().map(|at| &at.place));
@@ -127,6 +128,25 @@ fn shared_namespaces(routes: &[Field<Route>], report: &mut Report) {
                 );
             }
             _ => drop(seen.insert(namespace, &name.0)),
+        }
+    }
+}
+
+/// Doubts are known by their namespace: whichever route's they are, one upstream is asked about them.
+fn shared_doubts(routes: &[Option<gateway::Route>], written: &[Field<Route>], report: &mut Report) {
+    let namespace = |route: &gateway::Route| route.guard.as_ref().map(|guard| guard.keys.namespace.clone());
+    let asks = |route: &&gateway::Route| route.guard.as_ref().is_some_and(|guard| guard.probing.is_some());
+    for (number, route) in routes.iter().enumerate() {
+        let Some(route) = route.as_ref().filter(asks) else { continue };
+        let before = routes[..number].iter().flatten().filter(asks);
+        let other = before.into_iter().find(|one| namespace(one) == namespace(route) && one.upstream != route.upstream);
+        if let (Some(other), Some(at)) = (other, written[number].value().and_then(|route| route.upstream.at())) {
+            let message = format!(
+                "route `{}` has the same namespace and goes to another upstream, and `in_doubt: probe` could not tell \
+                 which one to ask: give one of them a `namespace` of its own",
+                other.name
+            );
+            report.fault(&at.place, message);
         }
     }
 }

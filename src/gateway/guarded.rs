@@ -6,29 +6,28 @@ use std::time::Duration;
 use http::{Request, request};
 use tokio::sync::oneshot;
 
-use super::again::{self, Outlook};
+use super::again;
 use super::attempt::Attempt;
 use super::duplicate::tell;
 use super::problem::Problem;
+use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
 use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
-use crate::clock::Clock;
 use crate::keys::{self, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::{RouteMetrics, Timeout, Verdict};
+use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
 use crate::wire::Inbound;
-
-/// First and longest pause between two looks at an attempt that runs in another gateway.
-const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
 
 /// What the arbiter's answer leads to.
 enum Ruling {
     Act(Permit),
+    /// The store is away, and it may act all the same.
+    Unseen(Permit),
     Duplicate(Duplicate),
 }
 
@@ -73,8 +72,9 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, &arrival, tally).await {
+        match self.rule(guarded, routed.index, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
+            Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
                 match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
@@ -84,9 +84,7 @@ impl Gateway {
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
             Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
-                let (mut response, verdict) = self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await?;
-                response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
-                Ok((response, verdict))
+                self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),
         }
@@ -94,42 +92,76 @@ impl Gateway {
 
     /// Refuses what the head alone shows to be refused.
     fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
+        self.check_trust(guard, routed.trusted)?;
+        let certificate = routed.client.certificate.as_ref();
+        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
+    }
+
+    /// Refuses a scope's word from a peer who cannot give it.
+    pub(super) fn check_trust(&self, guard: &Guard, trusted: bool) -> Result<(), Problem> {
         if let Some(name) = guard.keys.scope.trusted_header()
-            && !routed.trusted
+            && !trusted
             && !self.shared.settings.trusted_proxies.is_empty()
         {
             let detail =
                 format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
             return Err(Problem::ScopeMissing(detail));
         }
-        let certificate = routed.client.certificate.as_ref();
-        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
+        Ok(())
     }
 
-    /// Asks the arbiter, and stands in line while the route says so.
-    async fn rule(&self, guarded: &Guarded, arrival: &Arrival, tally: &mut Tally) -> Result<Ruling, Problem> {
+    /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.
+    async fn rule(
+        &self,
+        guarded: &Guarded,
+        index: usize,
+        arrival: &Arrival,
+        tally: &mut Tally,
+    ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
         let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
-        let started = Clock::instant();
-        let mut pause = POLL.0;
+        let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
+        let mut asks = guard.probing.is_some();
         loop {
-            let admitted =
-                self.arbiter.admit(arrival, &guarded.terms).await.map_err(|error| refused(arrival, &error))?;
-            let duplicate = match admitted {
-                Admitted::Proceed(permit) => return Ok(Ruling::Act(permit)),
-                Admitted::Duplicate(duplicate) => duplicate,
-                Admitted::Untimely(untimely) => return Err(untimely.into()),
+            let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
+                Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
+                Ok(Admitted::Duplicate(duplicate)) => duplicate,
+                Ok(Admitted::Untimely(untimely)) => return Err(untimely.into()),
+                Err(error) => match self.admit_unseen(guarded, arrival, &error).await? {
+                    Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
+                    Admitted::Duplicate(duplicate) => duplicate,
+                    Admitted::Untimely(untimely) => return Err(untimely.into()),
+                },
             };
-            let left = guard.patience.saturating_sub(started.elapsed());
-            if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {
+            if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
+                asks = false;
+                tally.if_left(Verdict::InDoubt);
+                self.probe_now(guarded, index, arrival).await;
+                continue;
+            }
+            if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
                 return Ok(Ruling::Duplicate(duplicate));
             }
             tally.if_left(Verdict::InFlight);
-            let lines = &self.arbiter.shared().lines;
-            let place = lines.join(arrival.operation).ok_or(Problem::Overloaded("waiting requests"))?;
-            place.wait(pause, left).await;
-            pause = (pause * 2).min(POLL.1);
+            queue.wait(&self.arbiter.shared().lines, arrival.operation).await?;
         }
+    }
+
+    /// The store has not answered. On a route that says so, what was surely not seen may act all the same.
+    async fn admit_unseen(
+        &self,
+        guarded: &Guarded,
+        arrival: &Arrival,
+        error: &StoreError,
+    ) -> Result<Admitted, Problem> {
+        let away = matches!(error, StoreError::Unavailable(_)) && guarded.guard.mode == Mode::Enforce;
+        if away && guarded.guard.store_failure == StoreFailure::OpenIfUnseen {
+            let admitted = self.arbiter.admit_unseen(arrival, &guarded.terms).await;
+            if let Some(admitted) = admitted.map_err(|error| refused(arrival, &error))? {
+                return Ok(admitted);
+            }
+        }
+        Err(refused(arrival, error))
     }
 
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
@@ -185,11 +217,6 @@ impl Gateway {
         }
     }
 
-    pub(super) fn outlook<'a>(&self, guard: &'a Guard, metrics: &RouteMetrics) -> Outlook<'a> {
-        let now = self.arbiter.shared().clock.now();
-        Outlook { policy: &guard.policy, usual: metrics.attempts_usually_take(), now }
-    }
-
     /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
     /// own settles: were it dropped with a client that leaves now, the permit would mean doubt.
     async fn free(&self, permit: Permit) {
@@ -233,6 +260,12 @@ impl Gateway {
         drop(hold);
         answer
     }
+}
+
+/// The answer to a request that passed while the store was away.
+fn unguarded((mut response, _): Answer) -> Answer {
+    response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
+    (response, Verdict::Unguarded)
 }
 
 fn refused(arrival: &Arrival, error: &StoreError) -> Problem {

@@ -9,10 +9,13 @@ mod fields;
 mod guarded;
 mod limits;
 mod marks;
+mod operations;
 mod options;
 mod pattern;
 mod plain;
+mod probe;
 mod problem;
+mod queue;
 mod read;
 mod routes;
 mod settings;
@@ -27,11 +30,12 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Route,
-    Settings, StoreFailure, Underscores,
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders, PathParameters,
+    Probing, Route, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::{CONNECTION, HOST};
@@ -39,13 +43,15 @@ use http::{HeaderValue, Request, Response, Version, request};
 use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
-use crate::machine::OperationId;
+use crate::keys;
+use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound};
 use limits::{Budget, Slots};
+use operations::Question;
 use tally::Tally;
 use upgrade::Wish;
 
@@ -56,6 +62,8 @@ pub struct Shared {
     upstream_metrics: Vec<Arc<UpstreamMetrics>>,
     routes: Routes,
     guards: Vec<Option<Guarded>>,
+    /// The route by whose guard a namespace's doubts are asked about.
+    probed: HashMap<NamespaceTag, usize>,
     route_metrics: Vec<Arc<RouteMetrics>>,
     /// What this gateway calls itself on what it hands on.
     via: Option<Via>,
@@ -128,9 +136,11 @@ impl Shared {
     ) -> Self {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
-        let guards = settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let guards: Vec<_> =
+            settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let probed = probed(&guards);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
-        Self { settings, fleets, upstream_metrics, routes, guards, route_metrics, via, slots, buffers, metrics }
+        Self { settings, fleets, upstream_metrics, routes, guards, probed, route_metrics, via, slots, buffers, metrics }
     }
 
     /// What all is counted in.
@@ -162,15 +172,27 @@ fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> 
     routes.iter().map(|route| (route.name.as_str(), route.concurrency))
 }
 
+/// The first route of each namespace that asks.
+fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
+    let asking = guards.iter().enumerate().filter_map(|(index, guarded)| {
+        let guard = &guarded.as_ref()?.guard;
+        guard.probing.as_ref().map(|_| (keys::namespace_tag(&guard.keys.namespace), index))
+    });
+    asking.rev().collect()
+}
+
 impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
         let mut guard = route.guard.clone()?;
         if guard.mode == Mode::Shadow {
             // Records of a trial must never answer for real ones.
             guard.keys.namespace.insert_str(0, "shadow/");
+            // Nor does a trial ask for anything that no client asked for.
+            (guard.keys.probe, guard.probing) = (None, None);
         }
         let guard = Arc::new(guard);
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics) };
+        let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
+        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
         Some(Self { guard, terms })
     }
 }
@@ -201,18 +223,16 @@ impl Gateway {
         let answer = self.answer(request, client, &mut tally).await;
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
         let page = cors.map(|cors| (cors, origin.as_ref()));
+        let refused = answer.is_err();
         let (mut response, verdict) = match answer {
-            Ok((response, Verdict::Answered)) => (response, Verdict::Answered),
+            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => {
-                let mut response = self.refusal(&problem, tally.operation(), page);
-                if client.exchange.leaves_body() {
-                    // What is left of the body must not be taken for the next request.
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                (response, problem.verdict())
-            }
+            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
+        if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
+            // What is left of the body must not be taken for the next request.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         tally.answered(verdict);
         body::frame(&mut response, &method, version);
         response
@@ -234,6 +254,11 @@ impl Gateway {
             return Ok((response, Verdict::Answered));
         }
         let settings = &self.shared.settings;
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let asked = |operations| Question::of(operations, &head, &target, client, trusted);
+        if let Some(question) = settings.operations.as_ref().and_then(asked) {
+            return self.tell_operation(question, tally).await;
+        }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
@@ -242,7 +267,6 @@ impl Gateway {
         if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
             return Err(Problem::LoopDetected);
         }
-        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
         let route = &settings.routes[index];
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();

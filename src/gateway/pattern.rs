@@ -86,6 +86,12 @@ impl Pattern {
         Some(if path.is_empty() { "/".to_owned() } else { path })
     }
 
+    /// Which segment is the parameter of this name, counted from 0.
+    pub fn parameter(&self, name: &str) -> Option<usize> {
+        let mut parts = self.text.split('/').filter(|part| !part.is_empty());
+        parts.position(|part| part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) == Some(name))
+    }
+
     /// Whether a path matches, given in the form that requests are matched in.
     pub(super) fn matches(&self, path: &str, case: Case) -> bool {
         let mut parts = path.split('/').filter(|part| !part.is_empty());

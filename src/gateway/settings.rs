@@ -23,6 +23,17 @@ pub struct Settings {
     pub via: Option<String>,
     /// What becomes of request fields with an underscore in their name.
     pub underscore_headers: Underscores,
+    /// Where clients may ask what became of their operations; none: nowhere.
+    pub operations: Option<Operations>,
+}
+
+/// Where clients may ask what became of their operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operations {
+    /// What stands before a slash and the key.
+    pub path: String,
+    /// How long a question may wait for a running attempt.
+    pub max_wait: Duration,
 }
 
 /// What becomes of request fields with an underscore in their name: CGI-like servers cannot tell them from those with a
@@ -122,6 +133,19 @@ pub struct Guard {
     pub allow_headers: Vec<HeaderName>,
     /// Whether the upstream's own word on an operation counts.
     pub outcome_headers: OutcomeHeaders,
+    /// When the upstream is asked about operations in doubt; none: it is not.
+    pub probing: Option<Probing>,
+}
+
+/// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probing {
+    /// Counted from the doubt's beginning, growing.
+    pub schedule: Vec<Duration>,
+    /// The least time between two probes of one operation that duplicates cause.
+    pub interval: Duration,
+    /// How long a probe may take.
+    pub timeout: Duration,
 }
 
 /// Whether the upstream's own word on an operation (`Oncegate-Outcome`, `-Store`, `-TTL` on its answer) counts.
@@ -158,6 +182,8 @@ pub enum StoreFailure {
     Closed,
     /// Requests pass unguarded, counted and marked.
     Open,
+    /// Requests that this gateway, the only one, has surely not seen run once and are recorded later; others get 503.
+    OpenIfUnseen,
 }
 
 /// Whether a guard acts or only counts.

@@ -4,7 +4,7 @@ use super::fingerprint::{self, BodyForm};
 use super::frame::{hex, print};
 use super::source::Body;
 use super::{Refusal, Request, Settings, derive, scope, source};
-use crate::machine::{OperationId, Print};
+use crate::machine::{OperationId, Print, Probe};
 
 /// The pieces of a request's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Explanation {
     pub body: BodyForm,
     /// The body as canonical JSON without the ignored values, when `body` says JSON.
     pub canonical_json: Option<String>,
+    /// What the upstream would be asked for, or why it could not be asked; none where nobody is to ask.
+    pub probe: Option<Result<String, String>>,
     /// Digest of the request as sent.
     pub raw: Print,
     /// Digest of the request in canonical form.
@@ -44,6 +46,8 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
     let body = Body::new(request, settings);
     let derived = derive(settings, request, &body)?;
     let canonical = body.canonical();
+    let target = |probe: Probe| String::from_utf8_lossy(&probe.target).into_owned();
+    let probe = derived.probe(settings, request, &body).map(|probe| probe.map(target));
     let (key, operation) = match &derived.key {
         Some(key) => (key.parts.iter().map(key_piece).collect(), Some(key.operation)),
         None => (Vec::new(), None),
@@ -58,6 +62,7 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         scope: derived.scope.iter().map(scope_piece).collect(),
         body: canonical.form,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
+        probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
         canonical: print(&canonical.hash),
         settings: fingerprint::settings_word(&settings.fingerprint),

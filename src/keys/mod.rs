@@ -6,11 +6,13 @@ mod explain;
 mod fingerprint;
 mod frame;
 mod header;
+mod inquiry;
 mod json;
 mod multipart;
 mod number;
 pub mod path;
 mod pointer;
+mod probe;
 pub mod query;
 mod scope;
 mod settings;
@@ -21,15 +23,18 @@ use std::sync::Arc;
 
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
+pub use inquiry::inquire;
+pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::machine::{Arrival, NamespaceTag, OperationId, Time};
+use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
 use crate::wire::Certificate;
 use frame::Frame;
+use probe::Filling;
 use source::{Body, Found, View};
 
 /// A request, as far as keys and fingerprints look at it.
@@ -65,7 +70,8 @@ pub enum Named {
 impl Settings {
     /// All header fields that decide on a request.
     pub fn headers(&self) -> Vec<HeaderName> {
-        let more = self.require_same.iter().chain(&self.fingerprint.headers).cloned();
+        let probed = self.probe.iter().flat_map(ProbeTemplate::header_names);
+        let more = self.require_same.iter().chain(&self.fingerprint.headers).chain(probed).cloned();
         scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
     }
 
@@ -120,9 +126,12 @@ pub fn check_head(
 pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
     let request = request.into();
     let body = Body::new(&request, settings);
-    let Some(key) = derive(settings, &request, &body)?.key else {
+    let derived = derive(settings, &request, &body)?;
+    let Some(key) = &derived.key else {
         return Ok(Named::Unkeyed);
     };
+    let (operation, made) = (key.operation, key.made);
+    let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
     let raw = fingerprint::raw(&request, &settings.fingerprint);
     let credentials = scope::credentials(settings, &request.headers);
     let (known, scanned) = (body.canonical.into_inner(), body.json.into_inner());
@@ -133,8 +142,8 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     };
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
-    let arrival = Arrival::new(key.operation, namespace, raw, settings_word, credentials, canonical);
-    Ok(Named::Operation(arrival.with_made(key.made)))
+    let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
+    Ok(Named::Operation(arrival.with_made(made).with_probe(probe)))
 }
 
 /// Says which namespace a record belongs to.
@@ -147,6 +156,16 @@ struct Derived<'a> {
     /// None when there is no key and the route lets such requests pass.
     key: Option<Key<'a>>,
     scope: Vec<scope::Value<'a>>,
+}
+
+impl Derived<'_> {
+    /// How the upstream can be asked about the operation, or why not; none where nobody is to ask.
+    fn probe(&self, settings: &Settings, request: &Request, body: &Body<'_>) -> Option<Result<Probe, String>> {
+        let (template, key) = settings.probe.as_ref().zip(self.key.as_ref())?;
+        let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
+        let filling = Filling { request, view: &view, key: &key.parts, scope: &self.scope, operation: &key.operation };
+        Some(template.fill(&filling))
+    }
 }
 
 struct Key<'a> {
@@ -227,6 +246,7 @@ mod tests {
             scope: Scope::None,
             require_same: Vec::new(),
             fingerprint: FingerprintSettings::default(),
+            probe: None,
         }
     }
 

@@ -166,7 +166,7 @@ fn hides_dots(segment: &str) -> bool {
     segment.split("%2F").flat_map(|part| part.split("%5C")).any(|part| part == "." || part == "..")
 }
 
-fn is_unreserved(byte: u8) -> bool {
+pub(super) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 

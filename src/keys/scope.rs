@@ -72,6 +72,11 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
 }
 
 impl Scope {
+    /// Whether it is one value of the request's own.
+    pub(super) fn is_one_value(&self) -> bool {
+        matches!(leaves(self)[..], [Self::TrustedHeader(_) | Self::Header(_) | Self::Cookie(_)])
+    }
+
     /// The header in it that an authenticating proxy sets, if there is one: its word counts only where it comes from one.
     pub fn trusted_header(&self) -> Option<&HeaderName> {
         leaves(self).into_iter().find_map(|leaf| match leaf {

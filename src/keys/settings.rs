@@ -2,6 +2,8 @@
 
 use http::HeaderName;
 
+use super::ProbeTemplate;
+
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -20,6 +22,8 @@ pub struct Settings {
     pub require_same: Vec<HeaderName>,
     /// What belongs to a request's identity.
     pub fingerprint: FingerprintSettings,
+    /// How the upstream is asked about an operation in doubt; none: it is not.
+    pub probe: Option<ProbeTemplate>,
 }
 
 /// Where a key comes from.

@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::header::{self, MAX_KEY};
 use super::json::{Fault, Scan};
 use super::query::{self, Lookup};
-use super::{Refusal, Request, Settings, Source};
+use super::{ProbeTemplate, Refusal, Request, Settings, Source};
 
 /// What sources look at. Without a body, those that need one cannot tell yet.
 pub(super) struct View<'a> {
@@ -53,7 +53,7 @@ pub(super) enum Value {
 }
 
 /// What one source says.
-enum Look {
+pub(super) enum Look {
     Here(Value),
     Absent,
     NeedsBody,
@@ -121,7 +121,8 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
     })
 }
 
-fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
+/// Looks for the value of one source that has no parts.
+pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
         (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
@@ -148,8 +149,21 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
         Lookup::Absent => Ok(None),
         Lookup::Several => Err("is there several times"),
         Lookup::Malformed => Err("has a malformed escape"),
-        Lookup::Once(value) => text(String::from_utf8(value.into_owned()).map_err(|_| "is not UTF-8")?).map(Some),
+        Lookup::Once(value) => text(utf8(value.into_owned())?).map(Some),
     }
+}
+
+/// The part that a source would give for a key, if this is one of its kind.
+pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
+    let value = match source {
+        Source::Header(_) => Value::Text(header::printable(&key)?),
+        _ => text(utf8(key)?)?,
+    };
+    Ok(Part { source, value })
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, &'static str> {
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8")
 }
 
 fn text(text: String) -> Result<Value, &'static str> {
@@ -177,7 +191,8 @@ impl<'a> Body<'a> {
         if content::is_encoded(&self.request.headers) {
             return Ok(None);
         }
-        let pointers = || self.settings.sources.iter().flat_map(leaves).filter_map(Source::pointer);
+        let probed = || self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
+        let pointers = || self.settings.sources.iter().flat_map(leaves).filter_map(Source::pointer).chain(probed());
         let scan =
             match self.json.get_or_init(|| fingerprint::scan(self.request, &self.settings.fingerprint, pointers())) {
                 Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),
@@ -223,7 +238,25 @@ impl Source {
         }
     }
 
-    fn pointer(&self) -> Option<&str> {
+    /// The kind as the configuration calls it, and which one of its kind.
+    pub(super) fn written(&self) -> (&'static str, &str) {
+        let (kind, name) = self.label();
+        let kind = match self {
+            Self::Query(_) => "query",
+            Self::Json(_) => "json",
+            Self::Form(_) => "form",
+            Self::Header(_) | Self::All(_) | Self::Fingerprint => kind,
+        };
+        (kind, name)
+    }
+
+    /// Whether the key is one value of the request's own.
+    pub(super) fn is_one_value(&self) -> bool {
+        let parts = leaves(self);
+        parts.len() == 1 && !parts.contains(&&Self::Fingerprint)
+    }
+
+    pub(super) fn pointer(&self) -> Option<&str> {
         match self {
             Self::Json(pointer) => Some(pointer),
             _ => None,

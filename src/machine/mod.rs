@@ -8,8 +8,10 @@
 
 mod admit;
 mod arrival;
+mod hand_over;
 mod identity;
 mod lapse;
+mod look;
 mod outcomes;
 mod policy;
 mod probe;
@@ -21,8 +23,10 @@ mod word;
 
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Arrival, FINGERPRINT_VERSION, Prints};
+pub use hand_over::{HandOver, hand_over};
 pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
 pub use lapse::{lapse, renew};
+pub use look::{Inquiry, Sight, look};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};
 pub use policy::{InDoubt, Policy};
 pub use probe::{Finding, Probe, next_probe, probed};

@@ -14,7 +14,7 @@ pub fn recall(lost: &Record, lease: Option<Duration>, doubt_retention: Duration,
         (State::Completed { .. }, _) => known,
         (State::InFlight { since, .. }, Some(lease)) => {
             let state = State::InFlight { since: *since, lease: now.plus(lease) };
-            known.moved_to(state, known.expires)
+            known.heard_of(state, known.expires)
         }
         _ => doubt(&known, Cause::Forgotten, doubt_retention, now),
     }

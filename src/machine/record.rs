@@ -122,30 +122,37 @@ pub struct Recorded {
     pub body: Bytes,
 }
 
-/// How far the version jumps when anything but a renewal is written: more than an attempt ever renews.
+/// How many versions a series has: more than an attempt ever renews.
 const SERIES: u32 = 1 << 16;
 
 impl Record {
     /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
     /// a late write or removal that was meant for the lost record must not fit.
     pub(super) fn anew(&self) -> Self {
-        Self { fence: self.fence_after(SERIES), ..self.clone() }
+        let fence = Fence { version: self.fence.version.saturating_add(SERIES), ..self.fence };
+        Self { fence, ..self.clone() }
     }
 
     /// This record with its attempt heard of, one version later.
     pub(super) fn heard_of(&self, state: State, expires: Time) -> Self {
-        Self { fence: self.fence_after(1), state, expires, ..self.clone() }
+        let fence = Fence { version: self.fence.version.saturating_add(1), ..self.fence };
+        Self { fence, state, expires, ..self.clone() }
     }
 
-    /// This record in another state, in a series of versions of its own: a store that lost renewals in a failover would
-    /// count the same versions again, and a renewal that still travels could fit the outcome and undo it. Once it is
-    /// completed there is nothing left to ask.
+    /// This record in another state, in a later series of versions. Once it is completed there is nothing left to ask.
+    ///
+    /// Each kind of state has series of its own: where a store has lost writes, the same versions are counted again, and
+    /// a renewal or a lapse that still travels must never fit an outcome, and undo it.
     pub(super) fn moved_to(&self, state: State, expires: Time) -> Self {
+        let kind = match state {
+            State::InFlight { .. } => 0,
+            State::InDoubt { .. } => 1,
+            State::Completed { .. } => 2,
+        };
+        let next = self.fence.version / SERIES + 1;
+        let series = next + (kind + 3 - next % 3) % 3;
+        let fence = Fence { version: series.saturating_mul(SERIES), ..self.fence };
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
-        Self { fence: self.fence_after(SERIES), state, expires, probe, ..self.clone() }
-    }
-
-    fn fence_after(&self, versions: u32) -> Fence {
-        Fence { attempt: self.fence.attempt, version: self.fence.version.saturating_add(versions) }
+        Self { fence, state, expires, probe, ..self.clone() }
     }
 }

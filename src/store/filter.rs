@@ -51,12 +51,23 @@ pub struct Filter {
     shards: Vec<Mutex<Shard>>,
     /// In milliseconds.
     lifetime: AtomicU64,
+    /// Since when everything that was claimed is in the filter: a [`Time`], or one of the two below.
+    complete_since: AtomicU64,
+    /// How often something that may still be alive had to go for want of room.
+    discards: AtomicU64,
     clock: Clock,
 }
+
+/// Every record that lives is in the filter, however old.
+const ALWAYS: u64 = 0;
+/// Nobody knows what is missing.
+const NEVER: u64 = u64::MAX;
 
 struct Shard {
     current: Bloom<[u8; 32]>,
     previous: Bloom<[u8; 32]>,
+    /// Whether the previous generation holds nothing.
+    alone: bool,
     /// How many operations the current generation has taken, and how many it may.
     taken: usize,
     capacity: usize,
@@ -84,14 +95,21 @@ impl Filter {
         let seed = rand::random();
         let shard = || Shard::new(room, rate, &seed, clock.now()).map(Mutex::new);
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
-        let filter = Self { shards: shards.map_err(SettingsError::Layout)?, lifetime: AtomicU64::new(0), clock };
+        let filter = Self {
+            shards: shards.map_err(SettingsError::Layout)?,
+            lifetime: AtomicU64::new(0),
+            complete_since: AtomicU64::new(NEVER),
+            discards: AtomicU64::new(0),
+            clock,
+        };
         filter.remember_for(lifetime);
         Ok(filter)
     }
 
-    /// From now on a generation takes insertions for this long.
+    /// From now on a generation takes insertions for at least this long. It never takes them for a shorter time than
+    /// before: what was recorded under longer times is still there.
     pub fn remember_for(&self, lifetime: Duration) {
-        self.lifetime.store(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.lifetime.fetch_max(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
@@ -106,9 +124,61 @@ impl Filter {
         if !shard.current.check_and_set(&id.0) {
             shard.taken += 1;
             if shard.taken >= shard.capacity {
+                let (since, alone) = (shard.since, shard.alone);
                 shard.rotate(self.clock.now());
+                if !alone {
+                    self.discarded(since);
+                }
             }
         }
+    }
+
+    /// Every claim is inserted from here on at the latest; the clock is right by now.
+    pub fn starts(&self) {
+        let now = self.clock.now().0;
+        // Of two that say so at once the first one counts.
+        let _ = self.complete_since.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether an operation that the filter does not know has surely no record: all records were [found](Self::rebuilt) and
+    /// inserted, or the filter has run for a whole lifetime, so that older ones are gone.
+    pub fn is_complete(&self) -> bool {
+        match self.complete_since.load(Ordering::Relaxed) {
+            ALWAYS => true,
+            NEVER => false,
+            since => self.clock.now() >= Time(since).plus(self.lifetime()),
+        }
+    }
+
+    /// Whether all records that live are in the filter, however old.
+    pub fn is_rebuilt(&self) -> bool {
+        self.complete_since.load(Ordering::Relaxed) == ALWAYS
+    }
+
+    /// How often something that may still be alive had to go: to be asked before a store is read, and told after.
+    pub fn discards(&self) -> u64 {
+        self.discards.load(Ordering::Relaxed)
+    }
+
+    /// Makes an operation known whose record was found, and lives until then.
+    pub fn found(&self, id: &OperationId, expires: Time) {
+        self.remember_for(expires.since(self.clock.now()));
+        self.insert(id);
+    }
+
+    /// Every record of the store was inserted, which began when there were so many discards.
+    pub fn rebuilt(&self, discards: u64) {
+        if self.discards() == discards {
+            self.complete_since.store(ALWAYS, Ordering::Relaxed);
+        }
+    }
+
+    /// What was inserted before `since` is lost.
+    fn discarded(&self, since: Time) {
+        self.discards.fetch_add(1, Ordering::Relaxed);
+        let later = |before| (before != NEVER).then_some(since.0.max(before));
+        // Nothing to change where nobody knows anyway.
+        let _ = self.complete_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Begins the next generation in every shard whose current one is older than `lifetime`. A single step, to be
@@ -116,7 +186,7 @@ impl Filter {
     pub fn rotate_if_due(&self) {
         let now = self.clock.now();
         for mut shard in self.all() {
-            if now >= shard.since.plus(Duration::from_millis(self.lifetime.load(Ordering::Relaxed))) {
+            if now >= shard.since.plus(self.lifetime()) {
                 shard.rotate(now);
             }
         }
@@ -137,6 +207,7 @@ impl Filter {
             shard.previous.clear();
             shard.taken = 0;
         }
+        self.discarded(self.clock.now());
     }
 
     /// Makes every operation perhaps seen until two lifetimes have gone by: the worst that the filter can do. It may
@@ -147,6 +218,10 @@ impl Filter {
             shard.previous.fill();
             shard.taken = shard.capacity;
         }
+    }
+
+    fn lifetime(&self) -> Duration {
+        Duration::from_millis(self.lifetime.load(Ordering::Relaxed))
     }
 
     fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
@@ -166,12 +241,13 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Shard {
     fn new(capacity: usize, rate: f64, seed: &[u8; 32], now: Time) -> Result<Self, &'static str> {
         let generation = || Bloom::new_for_fp_rate_with_seed(capacity, rate, seed);
-        Ok(Self { current: generation()?, previous: generation()?, taken: 0, capacity, since: now })
+        Ok(Self { current: generation()?, previous: generation()?, alone: true, taken: 0, capacity, since: now })
     }
 
     fn rotate(&mut self, now: Time) {
         std::mem::swap(&mut self.current, &mut self.previous);
         self.current.clear();
+        self.alone = self.taken == 0;
         self.taken = 0;
         self.since = now;
     }
@@ -313,6 +389,49 @@ mod tests {
         assert!(filter.fill_ratio() > 0.99);
         filter.clear();
         assert!(!filter.check(&id(1_000_000)));
+    }
+
+    #[test]
+    fn is_complete_after_a_lifetime_or_when_it_was_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        clock.advance(LIFETIME * 2);
+        assert!(!filter.is_complete(), "nobody has said that claims are inserted");
+        filter.starts();
+        clock.advance(LIFETIME / 2);
+        filter.starts();
+        assert!(!filter.is_complete());
+        clock.advance(LIFETIME / 2);
+        assert!(filter.is_complete() && !filter.is_rebuilt());
+        // A record that lives longer than any of the present routes would keep one.
+        filter.found(&id(1), clock.now().plus(LIFETIME * 3));
+        assert!(!filter.is_complete());
+        filter.rebuilt(filter.discards());
+        assert!(filter.is_complete() && filter.is_rebuilt());
+        for _ in 0..5 {
+            clock.advance(LIFETIME / 2);
+            filter.rotate_if_due();
+        }
+        assert!(filter.check(&id(1)), "as long as the record lives");
+    }
+
+    #[test]
+    fn what_had_to_go_for_want_of_room_makes_it_incomplete_until_it_is_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        filter.rebuilt(filter.discards());
+        let before = filter.discards();
+        insert(&filter, 0..CAPACITY / 2);
+        assert!(filter.is_complete());
+        clock.advance(LIFETIME / 10);
+        insert(&filter, 0..3 * CAPACITY);
+        assert!(!filter.is_complete() && filter.discards() > before);
+        filter.rebuilt(before);
+        assert!(!filter.is_complete(), "it went while the store was read");
+        clock.advance(LIFETIME);
+        assert!(filter.is_complete(), "what went would be gone by now");
+        filter.clear();
+        assert!(!filter.is_complete());
     }
 
     #[test]

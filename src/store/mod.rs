@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod embedded;
 pub mod filter;
+pub mod journal;
 pub mod memory;
 mod open;
 pub mod redis;
@@ -96,6 +97,8 @@ pub struct Settings {
     pub kind: Kind,
     /// How long a single call may take.
     pub command_timeout: Duration,
+    /// Where this gateway is the only one that uses the store: what it keeps while that is away.
+    pub journal: Option<journal::Settings>,
     /// The keys that stored answers are sealed under; without any they are stored in the clear.
     pub encryption: codec::Keyring,
 }

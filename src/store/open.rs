@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::codec::{Codec, Keyring};
 use super::embedded::{self, EmbeddedStore};
+use super::journal::{self, Journal};
 use super::memory::MemoryStore;
 use super::redis::{Condition, RedisStore};
 use super::{Kind, Settings, Store, StoreError};
 use crate::clock::Clock;
+use crate::telemetry::Metrics;
 
 /// Expired records freed in one step; writes free more in passing.
 const RECLAIMED: usize = 10_000;
@@ -56,6 +58,19 @@ impl Opened {
     /// Has the store seal and open with other keys from now on.
     pub fn exchange_keys(&self, keys: Keyring) {
         self.codec.exchange(keys);
+    }
+
+    /// The journal for what begins while the store is away. It seals as the store does.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn journal(
+        &self,
+        settings: &journal::Settings,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Journal, journal::OpenError> {
+        Journal::open(settings, self.codec.clone(), clock, metrics)
     }
 
     /// A worker's way to the store.

@@ -68,6 +68,8 @@ labels! {
         Passed => "passed",
         /// It passed a shadow route as what would have been a duplicate or a refusal.
         Shadowed => "shadowed",
+        /// It asked what is known of an operation.
+        LookedUp => "looked_up",
         /// It was about the gateway itself, or had no hop left to go.
         Answered => "answered",
         /// No route matched.
@@ -88,6 +90,26 @@ labels! {
         Doubted => "doubted",
         /// Nothing was sent.
         NotSent => "not_sent",
+    }
+}
+
+labels! {
+    /// What came of asking the upstream about a doubt.
+    ProbeFinding {
+        /// The operation was executed.
+        Executed => "executed",
+        /// It was not, and the key is free.
+        Absent => "absent",
+        /// The upstream does not know of it, but it may still come.
+        Early => "early",
+        /// An answer that settles nothing.
+        Unknown => "unknown",
+        /// No whole answer in time.
+        Failed => "failed",
+        /// Nothing was asked: the request lacked what the question needs.
+        Impossible => "impossible",
+        /// Nothing was asked: too many doubts are kept in mind.
+        Dropped => "dropped",
     }
 }
 

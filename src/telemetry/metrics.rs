@@ -8,7 +8,8 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::labels::{FilterAnswer, Handshake, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
+use super::kept::KeptMetrics;
+use super::labels::{FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, Verdict};
 use super::redis::RedisMetrics;
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
@@ -37,9 +38,7 @@ pub struct Metrics {
     tls_reload_failed: IntGauge,
     lease_lost: IntCounter,
     late_answers: IntCounter,
-    store_may_evict: IntGauge,
-    store_amnesia: IntCounter,
-    dispatched_dropped: IntCounter,
+    kept: KeptMetrics,
     log_lines_lost: IntGauge,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
@@ -54,6 +53,7 @@ pub struct RouteMetrics {
     requests: Vec<IntCounter>,
     seconds: Vec<LazyHistogram>,
     outcomes: Vec<IntCounter>,
+    probes: Vec<IntCounter>,
     duplicates: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
@@ -80,6 +80,7 @@ struct Families {
     requests: IntCounterVec,
     seconds: HistogramVec,
     outcomes: IntCounterVec,
+    probes: IntCounterVec,
     duplicates: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
@@ -138,18 +139,7 @@ impl Metrics {
                 &registry,
                 IntCounter::new("late_answers_total", "Answers that came after the client's or the lease's end."),
             )?,
-            store_may_evict: register(
-                &registry,
-                IntGauge::new("store_may_evict", "1 while the store's eviction policy may drop records."),
-            )?,
-            store_amnesia: register(
-                &registry,
-                IntCounter::new("store_amnesia_total", "Records of dispatched operations that the store had lost."),
-            )?,
-            dispatched_dropped: register(
-                &registry,
-                IntCounter::new("dispatched_dropped_total", "Dispatched operations forgotten early for want of room."),
-            )?,
+            kept: KeptMetrics::new(&registry)?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
@@ -168,6 +158,11 @@ impl Metrics {
     /// The handles for requests that matched no route.
     pub fn no_route(&self) -> &Arc<RouteMetrics> {
         &self.no_route
+    }
+
+    /// What is told of records, and of what waits to be one.
+    pub fn kept(&self) -> &KeptMetrics {
+        &self.kept
     }
 
     /// The handles of the upstream of this name. Whoever asks again counts on.
@@ -228,21 +223,6 @@ impl Metrics {
         self.late_answers.inc();
     }
 
-    /// Whether the store may drop records under memory pressure.
-    pub fn store_may_evict(&self, may: bool) {
-        self.store_may_evict.set(i64::from(may));
-    }
-
-    /// The store has lost the record of an operation that this gateway dispatched.
-    pub fn store_forgot(&self) {
-        self.store_amnesia.inc();
-    }
-
-    /// So many dispatched operations are no longer known, because others needed their room.
-    pub fn dispatched_dropped(&self, count: u64) {
-        self.dispatched_dropped.inc_by(count);
-    }
-
     /// How many log lines were dropped since the start.
     pub fn log_lines_lost(&self, lines: usize) {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
@@ -296,6 +276,11 @@ impl RouteMetrics {
         self.outcomes[outcome as usize].inc();
     }
 
+    /// The upstream was asked about a doubt, or should have been.
+    pub fn probed(&self, finding: ProbeFinding) {
+        self.probes[finding as usize].inc();
+    }
+
     /// An attempt that was sent has ended after this long, whatever came of it.
     pub fn attempt_took(&self, span: Duration) {
         self.usual.took(span);
@@ -345,6 +330,7 @@ impl Families {
             requests: counter("requests_total", "Requests by what became of them.", &["route", "verdict"])?,
             seconds: histogram_vec(registry, "request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
+            probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
             executed_but_failed: counter(
@@ -373,6 +359,7 @@ impl Families {
             // Most verdicts never come up.
             seconds: Verdict::ALL.iter().map(|v| self.lazy_seconds(name, *v)).collect(),
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
+            probes: ProbeFinding::ALL.iter().map(|f| self.probes.with_label_values(&[name, f.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),

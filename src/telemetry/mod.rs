@@ -1,5 +1,6 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
+mod kept;
 mod labels;
 mod logs;
 mod metrics;
@@ -8,7 +9,10 @@ mod register;
 mod upstreams;
 mod usual;
 
-pub use labels::{CheckResult, FilterAnswer, Handshake, Outcome, ReloadResult, ServerState, StoreOp, Timeout, Verdict};
+pub use kept::KeptMetrics;
+pub use labels::{
+    CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
+};
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
 pub use redis::RedisMetrics;

@@ -9,7 +9,6 @@ use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, State};
 use tokio::task::JoinHandle;
 
 use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id, namespaces};
-use crate::watched::Fault;
 
 /// What is waited for at most. Reaching it is a failed test.
 const SOON: Duration = Duration::from_secs(10);
@@ -54,19 +53,6 @@ async fn a_permit_that_is_dropped_leaves_a_doubt() {
 }
 
 #[tokio::test]
-async fn an_outcome_is_written_when_the_store_is_back() {
-    for fault in [Fault::Refused, Fault::ReplyLost] {
-        let ward = Ward::plain();
-        let permit = ward.permit(1).await;
-        ward.store.fail([fault; 2]);
-        let Err(unsettled) = permit.settle(answered(&ward.terms, 201, 9)).await else { panic!("the store failed") };
-        assert!(matches!(unsettled.persist().await, Settled::Kept(_)));
-        assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::Completed { .. }));
-        assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
-    }
-}
-
-#[tokio::test]
 async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
     let ward = Ward::new(2, InDoubt::Hold, CACHE);
     let mut permit = ward.permit(1).await;
@@ -88,9 +74,12 @@ async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
 async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
     let ward = Ward::plain();
     // A day before the end; of a doubt that lasts no two days, the second half.
-    for (lasts, soon) in [(Duration::from_hours(72), Duration::from_hours(48)), (RETENTION * 2, RETENTION)] {
+    for (early, late) in [(Duration::from_hours(48), Duration::from_hours(24)), (RETENTION, RETENTION)] {
+        let lasts = early + late;
         let (mut watched, mut terms) = (namespaces(&ward), ward.terms.clone());
-        watched.values_mut().for_each(|watched| watched.doubt_retention = lasts);
+        for watched in watched.values_mut() {
+            watched.doubt_retention = lasts;
+        }
         Arc::make_mut(&mut terms.policy).doubt_retention = lasts;
         Arc::make_mut(&mut terms.policy).attempt_timeout = Duration::ZERO;
         let mut sweep = Sweep::new(watched);
@@ -100,7 +89,7 @@ async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
         assert!(matches!(permit.settle(Ending::Unknown(Cause::Broken)).await, Ok(Settled::Doubted)));
         let mut counts = Vec::new();
         let millisecond = Duration::from_millis(1);
-        for pause in [Duration::ZERO, soon - millisecond, millisecond, lasts - soon] {
+        for pause in [Duration::ZERO, early.saturating_sub(millisecond), millisecond, late] {
             ward.clock.advance(pause);
             assert!(sweep.step(ward.arbiter()).await.unwrap());
             let series = |name: &str| ward.metric(&format!("oncegate_{name}{{route=\"orders\"}}"));

@@ -1,6 +1,7 @@
 //! Gateways without doors: arbiters over one store, on a clock that is moved by hand.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use oncegate::machine::{
     Time,
 };
 use oncegate::store::StoreError;
+use oncegate::store::codec::Codec;
 use oncegate::store::filter::{Filter, Settings};
+use oncegate::store::journal::{self, Journal};
 use oncegate::telemetry::Metrics;
 
 use crate::watched::Watched;
@@ -36,10 +39,34 @@ impl Ward {
         let clock = Clock::manual(Time(1_000_000));
         clock.calibrate(Time(1_000_000), Duration::ZERO);
         let store = Arc::new(Watched::new(clock.clone()));
-        let gateway = || Arc::new(Arbiter::new(Arc::clone(&store) as _, shared(&clock, cache)));
+        let gateway = || {
+            Arc::new(Arbiter::new(
+                Arc::clone(&store) as _,
+                shared(&clock, cache, None, Arc::new(Metrics::new().unwrap())),
+            ))
+        };
         let gateways: Vec<_> = std::iter::repeat_with(gateway).take(gateways).collect();
-        let route = gateways[0].shared().metrics.route("orders");
-        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route } }
+        let route = Metrics::new().unwrap().route("orders");
+        let route = gateways.first().map_or(route, |first| first.shared().metrics.route("orders"));
+        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route, schedule: None } }
+    }
+
+    /// The only gateway of its store, with a journal in this file.
+    pub(crate) fn alone(journal: &Path, in_doubt: InDoubt) -> Self {
+        let mut ward = Self::new(0, in_doubt, CACHE);
+        ward.start(journal);
+        ward
+    }
+
+    /// A gateway that knows only what the store and the journal say, in the place of the one that was there.
+    pub(crate) fn start(&mut self, journal: &Path) {
+        self.gateways.clear();
+        let settings = journal::Settings { path: journal.to_owned(), size: 1 << 20 };
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let journal = Journal::open(&settings, Codec::default(), self.clock.clone(), Arc::clone(&metrics)).unwrap();
+        let shared = shared(&self.clock, CACHE, Some(journal), metrics);
+        self.terms.route = shared.metrics.route("orders");
+        self.gateways.push(Arc::new(Arbiter::new(Arc::clone(&self.store) as _, shared)));
     }
 
     /// One gateway with everything at its usual.
@@ -91,12 +118,18 @@ impl Ward {
     }
 }
 
-fn shared(clock: &Clock, cache: usize) -> Arc<Shared> {
+fn shared(clock: &Clock, cache: usize, journal: Option<Journal>, metrics: Arc<Metrics>) -> Arc<Shared> {
     let filter = Settings { capacity: 1_000, false_positive_rate: 0.001, lifetime: RETENTION * 72 };
-    let settings =
-        oncegate::arbiter::Settings { replay_cache: cache, waiters: 10_000, dispatched: 1_000, alone: false };
+    let alone = journal.is_some();
+    let settings = oncegate::arbiter::Settings {
+        replay_cache: cache,
+        waiters: 10_000,
+        dispatched: 1_000,
+        outcomes_waiting: 10,
+        alone,
+    };
     let filter = Filter::new(filter, clock.clone()).unwrap();
-    Arc::new(Shared::new(settings, filter, Arc::new(Metrics::new().unwrap()), clock.clone()))
+    Arc::new(Shared::new(settings, filter, journal, metrics, clock.clone()))
 }
 
 fn policy(in_doubt: InDoubt) -> Policy {
@@ -115,7 +148,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
 /// The namespaces that a sweep looks after.
 pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
     let route = Arc::clone(&ward.terms.route);
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2 })])
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2, probed: None })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

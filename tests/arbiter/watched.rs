@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Fence, OperationId, Record, Time};
@@ -28,6 +28,7 @@ pub(crate) struct Watched {
     store: MemoryStore,
     calls: AtomicUsize,
     faults: Mutex<VecDeque<Fault>>,
+    away: AtomicBool,
     late: Mutex<Vec<(OperationId, Expect, Record)>>,
 }
 
@@ -37,6 +38,7 @@ impl Watched {
             store: MemoryStore::new(clock),
             calls: AtomicUsize::new(0),
             faults: Mutex::default(),
+            away: AtomicBool::new(false),
             late: Mutex::default(),
         }
     }
@@ -44,6 +46,11 @@ impl Watched {
     /// The next writes and removals meet these faults; those after them go well.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().unwrap().extend(faults);
+    }
+
+    /// From now on it answers nobody, or answers again.
+    pub(crate) fn is_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
     }
 
     /// How many calls there were since the last time of asking.
@@ -72,7 +79,11 @@ impl Watched {
 
     fn called(&self) -> Fault {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.faults.lock().unwrap().pop_front().unwrap_or(Fault::None)
+        self.faults.lock().unwrap().pop_front().unwrap_or_else(|| self.usual())
+    }
+
+    fn usual(&self) -> Fault {
+        if self.away.load(Ordering::SeqCst) { Fault::Refused } else { Fault::None }
     }
 }
 
@@ -98,7 +109,7 @@ fn faulty<'a, T: Send + 'a>(fault: Fault, call: Reply<'a, T>) -> Reply<'a, T> {
 impl Store for Watched {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.store.load(id)
+        faulty(self.usual(), self.store.load(id))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {

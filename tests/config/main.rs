@@ -6,8 +6,11 @@ mod command_line;
 mod encryption;
 mod explain;
 mod key_age;
+mod operations;
+mod probe;
 mod redis;
 mod schema;
+mod sole;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -94,7 +97,8 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
         log,
         telemetry::LogSettings { format: telemetry::LogFormat::Text, level: "info".to_owned(), audit: None }
     );
-    let arbiter::Settings { replay_cache, waiters, dispatched, alone } = arbiter;
+    let arbiter::Settings { replay_cache, waiters, dispatched, outcomes_waiting, alone } = arbiter;
+    assert_eq!(outcomes_waiting, 10_000);
     assert_eq!((replay_cache, waiters, dispatched, alone), (64 << 20, 10_000, 100_000, true));
     assert_eq!(sweep_interval, Duration::from_mins(1));
     assert_eq!((server.listen_shared, watch), (false, false));
@@ -531,8 +535,6 @@ fn what_is_for_later_is_refused_as_such() {
             LEAST.replace("trusted_header: X-Customer-Id", "jwt_claim: sub"),
             "9:16 routes[0].idempotency.scope.jwt_claim",
         ),
-        (with_guard("in_doubt: probe"), "10:17 routes[0].idempotency.in_doubt"),
-        (with_guard("probe: { get: /x }"), "10:7 routes[0].idempotency.probe"),
         (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'redis+unix:///s' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),

@@ -24,7 +24,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn under_sentinels() -> Self {
+    pub(crate) fn under_sentinels(wait: usize) -> Self {
         let group = Sentinels::start(REPLICAS);
         let proxies = proxies(&group.servers);
         let primary = proxies[0].address().port().to_string();
@@ -47,7 +47,7 @@ impl Group {
             all.contains(&format!("slaves={REPLICAS},")) && all.contains("sentinels=3")
         };
         until("the sentinels know the proxies", || group.watchers.iter().all(known));
-        let group = Self { kind: Kind::Sentinels(group), wait: 1, proxies };
+        let group = Self { kind: Kind::Sentinels(group), wait, proxies };
         until("the replicas follow", || group.is_whole());
         group
     }
@@ -66,6 +66,12 @@ impl Group {
         let group = Self { kind: Kind::Cluster(group), wait, proxies };
         until("the cluster serves", || group.is_whole());
         group
+    }
+
+    /// Whether claims may be acknowledged by a replica that follows a primary which has been replaced. Then that must not
+    /// come back.
+    pub(crate) fn is_fragile(&self) -> bool {
+        matches!(self.kind, Kind::Sentinels(_)) && self.wait < REPLICAS
     }
 
     pub(crate) fn nodes(&mut self) -> &mut [RedisServer] {

@@ -38,8 +38,9 @@ impl Wishes {
             "embedded" => Backing::Embedded,
             "redis" => Backing::Redis,
             "sentinel" => Backing::Sentinels,
+            "sentinel-all" => Backing::PatientSentinels,
             "cluster" => Backing::Cluster,
-            other => panic!("`{other}` is no scenario: embedded, redis, sentinel or cluster"),
+            other => panic!("`{other}` is none of embedded, redis, sentinel, sentinel-all and cluster"),
         };
         let gateways = if backing == Backing::Embedded { 1 } else { self.number("gateways", 3) };
         let mut plan = Plan::short(backing, gateways, self.number("seed", rand::random()));

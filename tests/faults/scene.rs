@@ -29,8 +29,12 @@ pub(crate) enum Backing {
     Embedded,
     /// One Redis that writes everything to its disk.
     Redis,
-    /// A primary and two replicas under three sentinels; claims wait for one of the replicas.
+    /// A primary and two replicas under three sentinels; claims wait for one of the replicas. Nodes die, and nothing else
+    /// lasts for long enough that sentinels choose another primary: who is left behind must not come back believing that
+    /// it still is one, while the other replica still follows it.
     Sentinels,
+    /// The same with anything that befalls nodes; claims wait for both replicas.
+    PatientSentinels,
     /// Six nodes: three primaries with a replica each; claims wait for it.
     Cluster,
     /// The same, and claims wait for nobody: it serves on when a node is lost for good.
@@ -101,7 +105,8 @@ impl Store {
         match backing {
             Backing::Embedded => Self::Embedded,
             Backing::Redis => Self::Redis(RedisServer::start_under(environment, &DURABLE)),
-            Backing::Sentinels => Self::Group(Group::under_sentinels()),
+            Backing::Sentinels => Self::Group(Group::under_sentinels(1)),
+            Backing::PatientSentinels => Self::Group(Group::under_sentinels(2)),
             Backing::Cluster => Self::Group(Group::of_a_cluster(1)),
             Backing::HastyCluster => Self::Group(Group::of_a_cluster(0)),
         }

@@ -16,6 +16,9 @@ use crate::world::World;
 /// How far a clock jumps, in seconds.
 pub(crate) const JUMP: i64 = 300;
 
+/// How long a node may be silent so that no sentinel takes it for dead, in milliseconds.
+const UNNOTICED: u64 = 500;
+
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -166,7 +169,9 @@ impl<'a> Storm<'a> {
             // One that came back empty before it is missed would be taken for the primary that it was.
             return self.dice.between(3_500, 6_000);
         }
+        let fragile = self.scene.store.group().is_some_and(|group| group.is_fragile());
         let most = match (part, blow) {
+            (Part::Store(_) | Part::NodePath(_), _) if fragile => UNNOTICED,
             (Part::Gateway(_), Blow::Stop) => LEASE + LEASE / 3,
             (Part::Store(_), Blow::Stop) => 3_000,
             (_, Blow::Stop) => 2_000,

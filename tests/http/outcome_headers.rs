@@ -152,6 +152,17 @@ fn a_word_holds_for_an_answer_that_streams_through() {
 }
 
 #[test]
+fn a_word_before_an_answer_that_breaks_off_settles_nothing() {
+    for word in ["executed", "not-executed"] {
+        let upstream =
+            ScriptedUpstream::start(move |_| Reply::cut_short(201, &[("Oncegate-Outcome", word)], 10, "begun"));
+        let (first, again, asked) = twice(&upstream, "outcome_headers: trust");
+        assert_eq!(first.code().as_deref(), Some("upstream-failed"));
+        assert_eq!((again.code().as_deref(), asked), (Some("outcome-unknown"), 1), "{word}");
+    }
+}
+
+#[test]
 fn under_retry_the_word_on_a_later_attempt_speaks_for_the_operation() {
     let asked = AtomicUsize::new(0);
     let upstream = ScriptedUpstream::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {

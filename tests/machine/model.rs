@@ -1,6 +1,6 @@
 //! The life of one operation as DESIGN.md section 3 draws it. Written from the page: uses nothing of the machine's rules.
 
-use super::system::{ATTEMPT_TIMEOUT, DOUBT_RETENTION, LEASE, Look, RETENTION};
+use super::system::{ABSENT_AFTER, ATTEMPT_TIMEOUT, DOUBT_RETENTION, LEASE, Look, RETENTION};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -17,7 +17,20 @@ pub(crate) struct Memory {
     pub(crate) number: u32,
     pub(crate) look: Look,
     pub(crate) expires: u64,
+    /// Of a doubt: since when, and whether the attempt may still be under way.
+    doubt: (u64, bool),
 }
+
+/// What the upstream says when it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Said {
+    Executed,
+    Absent,
+    Nothing,
+}
+
+/// The mark of the answer that it then gives.
+pub(crate) const PROBED: u8 = 255;
 
 /// What the diagram says to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +65,7 @@ pub(crate) enum Became {
 
 pub(crate) struct Model {
     pub(crate) retry: bool,
+    pub(crate) probe: bool,
     pub(crate) compare: bool,
     pub(crate) memory: Option<Memory>,
 }
@@ -82,7 +96,7 @@ impl Model {
         };
         let stage = Stage::InFlight { lease: now + LEASE };
         let expires = now + ATTEMPT_TIMEOUT + DOUBT_RETENTION;
-        self.memory = Some(Memory { stage, attempt, number, look, expires });
+        self.memory = Some(Memory { stage, attempt, number, look, expires, doubt: (0, false) });
         Verdict::Act { number }
     }
 
@@ -95,7 +109,7 @@ impl Model {
     pub(crate) fn lapse(&mut self, now: u64) -> bool {
         match &mut self.memory {
             Some(memory) if matches!(memory.stage, Stage::InFlight { lease } if lease <= now) => {
-                doubt(memory, now);
+                doubt(memory, now, true);
                 true
             }
             _ => false,
@@ -113,6 +127,24 @@ impl Model {
             }
             _ => false,
         }
+    }
+
+    /// True when what the upstream says ends a doubt.
+    pub(crate) fn probe(&mut self, said: Said, now: u64) -> bool {
+        let Some(memory) = self.memory.as_mut().filter(|memory| self.probe && memory.stage == Stage::InDoubt) else {
+            return false;
+        };
+        let (since, lost) = memory.doubt;
+        let certain = since + if lost { ABSENT_AFTER.max(ATTEMPT_TIMEOUT) } else { ABSENT_AFTER };
+        match said {
+            Said::Executed => {
+                memory.stage = Stage::Completed { mark: PROBED };
+                memory.expires = now + RETENTION;
+            }
+            Said::Absent if now >= certain => self.memory = None,
+            Said::Absent | Said::Nothing => return false,
+        }
+        true
     }
 
     /// `held` is what the attempt remembers of itself, for a store that has forgotten.
@@ -141,13 +173,14 @@ impl Model {
             return Became::Kept { expires: memory.expires };
         }
         if !matches!(memory.stage, Stage::InDoubt) {
-            doubt(memory, now);
+            doubt(memory, now, false);
         }
         Became::Doubted
     }
 }
 
-fn doubt(memory: &mut Memory, now: u64) {
+fn doubt(memory: &mut Memory, now: u64, lost: bool) {
     memory.stage = Stage::InDoubt;
+    memory.doubt = (now, lost);
     memory.expires = memory.expires.max(now + DOUBT_RETENTION);
 }

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use oncegate::machine::{
-    Answer, Cause, Duplicate, Ending, InDoubt, Judgement, Outcomes, Preset, Record, Settled, State,
+    Answer, Cause, Duplicate, Ending, Finding, InDoubt, Judgement, Outcomes, Preset, Record, Settled, State,
 };
 use proptest::prelude::*;
 
-use super::model::{Became, End, Memory, Model, Stage, Verdict};
-use super::system::{ATTEMPT_TIMEOUT, DOUBT_RETENTION, LEASE, Look, PLAIN, RETENTION, System, Told, answered, policy};
+use super::model::{Became, End, Memory, Model, PROBED, Said, Stage, Verdict};
+use super::system::{
+    ABSENT_AFTER, ATTEMPT_TIMEOUT, DOUBT_RETENTION, LEASE, Look, PLAIN, RETENTION, System, Told, answer, answered,
+    asking, policy,
+};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -17,7 +20,17 @@ enum Step {
     Renew(usize),
     Settle(usize, Finish),
     Lapse,
+    /// The upstream is asked about what is stored.
+    Probe(Said),
     Pass(u64),
+}
+
+/// What duplicates of a doubt lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Hold,
+    Retry,
+    Probe,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,15 +63,24 @@ fn finish() -> impl Strategy<Value = Finish> {
     ]
 }
 
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![Just(Said::Executed), Just(Said::Absent), Just(Said::Nothing)]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    prop_oneof![Just(Rule::Hold), Just(Rule::Retry), Just(Rule::Probe)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     // The spans stop just before, at, or just after what they are about.
-    let spans = [LEASE, ATTEMPT_TIMEOUT, RETENTION, DOUBT_RETENTION, ATTEMPT_TIMEOUT + DOUBT_RETENTION];
+    let spans = [LEASE, ABSENT_AFTER, ATTEMPT_TIMEOUT, RETENTION, DOUBT_RETENTION, ATTEMPT_TIMEOUT + DOUBT_RETENTION];
     let edges = (proptest::sample::select(spans.to_vec()), 0_u64..3).prop_map(|(span, edge)| span - 1 + edge);
     prop_oneof![
         6 => look().prop_map(Step::Arrive),
         2 => (0_usize..4).prop_map(Step::Renew),
         5 => (0_usize..4, finish()).prop_map(|(which, finish)| Step::Settle(which, finish)),
         1 => Just(Step::Lapse),
+        2 => said().prop_map(Step::Probe),
         2 => edges.prop_map(Step::Pass),
         2 => (0_u64..5_000).prop_map(Step::Pass),
     ]
@@ -85,11 +107,15 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(preset: Preset, retry: bool, compare: bool) -> Self {
-        let mut policy = policy(if retry { InDoubt::Retry } else { InDoubt::Hold });
+    fn new(preset: Preset, rule: Rule, compare: bool) -> Self {
+        let mut policy = policy(match rule {
+            Rule::Hold => InDoubt::Hold,
+            Rule::Retry => InDoubt::Retry,
+            Rule::Probe => asking(),
+        });
         policy.compare = compare;
         policy.outcomes = Outcomes::new(preset, std::collections::BTreeMap::new());
-        let model = Model { retry, compare, memory: None };
+        let model = Model { retry: rule == Rule::Retry, probe: rule == Rule::Probe, compare, memory: None };
         Self { preset, system: System::new(policy), model, held: Vec::new(), names: 0 }
     }
 
@@ -105,6 +131,10 @@ impl Pair {
             Step::Lapse => {
                 let now = self.now();
                 prop_assert_eq!(self.system.lapse(), self.model.lapse(now));
+            }
+            Step::Probe(said) => {
+                let now = self.now();
+                prop_assert_eq!(self.probe(said), self.model.probe(said, now));
             }
             Step::Pass(span) => {
                 self.system.pass(span);
@@ -125,6 +155,16 @@ impl Pair {
             self.held.push((name, record, memory));
         }
         Ok(())
+    }
+
+    fn probe(&mut self, said: Said) -> bool {
+        let Some(seen) = self.system.stored.clone() else { return false };
+        let finding = match said {
+            Said::Executed => Finding::Executed(answer(PROBED)),
+            Said::Absent => Finding::Absent,
+            Said::Nothing => Finding::Unknown,
+        };
+        self.system.probe(&seen, &finding, self.system.now).is_some()
     }
 
     fn renew(&mut self, which: usize) -> Result<(), TestCaseError> {
@@ -216,11 +256,11 @@ proptest! {
     #[test]
     fn the_rules_agree_with_the_diagram(
         preset in preset(),
-        retry: bool,
+        rule in rule(),
         compare: bool,
         steps in proptest::collection::vec(step(), 1..40),
     ) {
-        let mut pair = Pair::new(preset, retry, compare);
+        let mut pair = Pair::new(preset, rule, compare);
         for step in &steps {
             pair.take(step)?;
         }
@@ -228,8 +268,8 @@ proptest! {
 
     /// A fence names one content: no two records of a life share one.
     #[test]
-    fn no_fence_is_used_twice(retry: bool, steps in proptest::collection::vec(step(), 1..40)) {
-        let mut pair = Pair::new(Preset::SuccessOnly, retry, true);
+    fn no_fence_is_used_twice(rule in rule(), steps in proptest::collection::vec(step(), 1..40)) {
+        let mut pair = Pair::new(Preset::SuccessOnly, rule, true);
         let mut fences = HashMap::new();
         for step in &steps {
             pair.take(step)?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oncegate::machine::{
-    Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, InDoubt, NamespaceTag, OperationId, Outcomes,
-    Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, admit, lapse, renew, settle,
+    Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, Finding, InDoubt, NamespaceTag, OperationId,
+    Outcomes, Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, admit, lapse, probed, renew,
+    settle,
 };
 
 pub(crate) const START: Time = Time(1_000_000);
@@ -14,6 +15,13 @@ pub(crate) const LEASE: u64 = 15_000;
 pub(crate) const ATTEMPT_TIMEOUT: u64 = 60_000;
 pub(crate) const RETENTION: u64 = 600_000;
 pub(crate) const DOUBT_RETENTION: u64 = 900_000;
+
+/// Above `LEASE`, below `ATTEMPT_TIMEOUT`.
+pub(crate) const ABSENT_AFTER: u64 = 20_000;
+
+pub(crate) fn asking() -> InDoubt {
+    InDoubt::Probe { absent_after: Duration::from_millis(ABSENT_AFTER) }
+}
 
 pub(crate) fn policy(in_doubt: InDoubt) -> Policy {
     Policy {
@@ -141,6 +149,21 @@ impl System {
                 Settling::Done(settled) => return settled,
             }
             found.clone_from(&self.stored);
+        }
+    }
+
+    /// The judgement over a record that was asked about at that time, written down once; what became of it, if it ended
+    /// anything.
+    pub(crate) fn probe(&mut self, seen: &Record, finding: &Finding, asked: Time) -> Option<Settled> {
+        let ending = probed(seen, finding, &self.policy, asked)?;
+        match settle(seen, Some(seen), &ending, &self.policy, self.now) {
+            Settling::Write { expect, record, settled } => self.write(expect, record).then_some(settled),
+            Settling::Remove { fence, settled } => {
+                let met = self.stored.as_ref().is_some_and(|stored| stored.fence == fence);
+                self.stored = self.stored.take().filter(|_| !met);
+                met.then_some(settled)
+            }
+            Settling::Done(settled) => panic!("{settled:?} without a write"),
         }
     }
 

@@ -16,7 +16,7 @@ const LATE: &str = "oncegate_late_answers_total";
 /// store that they share.
 struct CutOff {
     way: Proxy,
-    cut_off: Gateway,
+    alone: Gateway,
     other: Gateway,
     client: TcpStream,
     upstream: ScriptedUpstream,
@@ -37,8 +37,8 @@ impl CutOff {
         let way = Proxy::to(redis.port());
         let guard = "lease: 1s\noutcome_headers: trust";
         let start = |url: &str| Gateway::start(&yaml(&upstream, url, guard, "sweep_interval: 1h"));
-        let (cut_off, other) = (start(&way.url()), start(&redis.url()));
-        let mut client = connect(cut_off.address).unwrap();
+        let (alone, other) = (start(&way.url()), start(&redis.url()));
+        let mut client = connect(alone.address).unwrap();
         client.write_all(&first().bytes()).unwrap();
         upstream.wait_for_requests(1);
         way.set(Weather::BlackHole);
@@ -47,7 +47,7 @@ impl CutOff {
             assert!(told == refused(409, "request-in-flight") || told == refused(409, "outcome-unknown"), "{told:?}");
             told == refused(409, "outcome-unknown")
         });
-        Self { way, cut_off, other, client, upstream, gate, _redis: redis }
+        Self { way, alone, other, client, upstream, gate, _redis: redis }
     }
 
     /// The answer comes while the store is still away, and its client gets it; then the store is back.
@@ -74,7 +74,7 @@ fn a_late_answer_ends_the_doubt_when_the_store_is_back() {
         assert!(again.is_replay() || told(&again) == refused(409, "outcome-unknown"), "{again:?}");
         again.is_replay() && again.text() == "first"
     });
-    assert_eq!((scene.cut_off.metric(LATE), scene.other.metric(LATE)), (1.0, 0.0));
+    assert_eq!((scene.alone.metric(LATE), scene.other.metric(LATE)), (1.0, 0.0));
     assert_eq!(scene.upstream.requests().len(), 1);
 }
 

@@ -21,9 +21,12 @@ mod foreign;
 mod late;
 mod lost_replies;
 mod memory;
+mod outcomes;
 mod overload;
+mod probe;
 mod sealed;
 mod store_faults;
+mod unseen;
 
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
 //! What is printed of a route's guard.
 
+use std::time::Duration;
+
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, StoreFailure};
-use crate::keys::{Missing, Scope, Source};
+use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
+use crate::keys::{Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
@@ -36,8 +38,18 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
         InDoubt::Probe { .. } => "probe",
     };
     page.put("in_doubt", in_doubt);
+    if let (Some(template), Some(probing), InDoubt::Probe { absent_after }) =
+        (&guard.keys.probe, &guard.probing, guard.policy.in_doubt)
+    {
+        page.section("probe", |page| probe(page, template, probing, absent_after));
+    }
     page.put("doubt_retention", span_text(guard.policy.doubt_retention));
-    page.put("store_failure", if guard.store_failure == StoreFailure::Closed { "closed" } else { "open" });
+    let store_failure = match guard.store_failure {
+        StoreFailure::Closed => "closed",
+        StoreFailure::Open => "open",
+        StoreFailure::OpenIfUnseen => "open_if_unseen",
+    };
+    page.put("store_failure", store_failure);
     page.section("replay", |page| {
         page.put("require_same", list(&guard.keys.require_same));
         page.put("allow_headers", list(&guard.allow_headers));
@@ -54,6 +66,17 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("query", list(&settings.ignore_query));
         });
     });
+}
+
+fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_after: Duration) {
+    page.put("get", quoted(&template.target));
+    let fields = template.headers.iter().map(|(name, value)| format!("{}: {}", quoted(name), quoted(value)));
+    page.put("headers", format!("{{ {} }}", fields.collect::<Vec<_>>().join(", ")));
+    page.put("absent_after", span_text(absent_after));
+    page.put("schedule", list(probing.schedule.iter().map(|after| span_text(*after))));
+    page.put("interval", span_text(probing.interval));
+    page.put("timeout", span_text(probing.timeout));
+    page.put("size_limit", size(template.size_limit));
 }
 
 fn source(source: &Source) -> String {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::values::span_text;
-use super::{MASK, Page, list, quoted, show_client_tls};
+use super::{MASK, Page, list, quoted, show_client_tls, size};
 use crate::store::redis::{Access, Password, Protocol, Servers, Settings as Redis};
 use crate::store::{Kind, Settings};
 use crate::tls::client;
@@ -18,6 +18,11 @@ pub(super) fn show_store(page: &mut Page, settings: &Settings) {
         Kind::Redis(redis) => show_redis(page, redis),
     }
     page.put("command_timeout", span_text(settings.command_timeout));
+    page.put("sole_gateway", settings.journal.is_some());
+    if let Some(journal) = &settings.journal {
+        page.put("journal", quoted(Path::display(&journal.path)));
+        page.put("journal_size", size(usize::try_from(journal.size).unwrap_or(usize::MAX)));
+    }
     if settings.encryption.ids().next().is_some() {
         page.section("encryption", |page| page.section("keys", |page| show_keys(page, settings)));
     }

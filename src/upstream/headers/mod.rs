@@ -8,7 +8,8 @@ mod via;
 
 use std::net::IpAddr;
 
-use http::header::ORIGIN;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 pub use fields::{is_reserved, is_spelling_of, nominated};
@@ -86,6 +87,24 @@ pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, number: u3
     }
     set(headers, &OPERATION, digest.as_bytes());
     headers.insert(&ATTEMPT, HeaderValue::from(number));
+}
+
+/// The fields of a request by which the gateway itself asks about an operation; none when the given ones are no fields.
+///
+/// An answer from somebody's cache would say what was true once.
+pub fn of_probe(given: &[(Bytes, Bytes)], operation: &OperationId) -> Option<HeaderMap> {
+    let mut out = HeaderMap::with_capacity(given.len() + 8);
+    for (name, value) in given {
+        let (name, value) = (HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
+        if !is_reserved(&name) && name != CONTENT_LENGTH {
+            out.append(name, value);
+        }
+    }
+    out.entry(USER_AGENT).or_insert(HeaderValue::from_static("oncegate"));
+    out.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+    set(&mut out, &OPERATION, operation.to_string().as_bytes());
+    trace::set(&mut out);
+    Some(out)
 }
 
 /// Takes from an answer what does not go to the client: fields of this hop, and marks that only the gateway sets.

@@ -1,0 +1,75 @@
+//! The verb *settle*, carried out: the rules are asked, the store does what they say, this gateway keeps it in mind.
+
+use super::Arbiter;
+use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, settle};
+use crate::store::{StoreError, Written};
+use crate::telemetry::StoreOp;
+
+/// One step of settling.
+pub(super) enum Step {
+    Settled(Settled),
+    Lost(Option<Record>),
+}
+
+/// Writes down how an attempt ended, however often its record moves on meanwhile.
+pub(super) async fn settle_held(
+    arbiter: &Arbiter,
+    id: &OperationId,
+    held: &Record,
+    ending: &Ending,
+    policy: &Policy,
+) -> Result<Settled, StoreError> {
+    let mut lost: Option<Option<Record>> = None;
+    for _ in 0..super::ROUNDS {
+        let found = lost.as_ref().map_or(Some(held), Option::as_ref);
+        match settle_once(arbiter, id, held, found, ending, policy).await? {
+            Step::Lost(newer) => lost = Some(newer),
+            Step::Settled(settled) => return Ok(settled),
+        }
+    }
+    Err(StoreError::Unavailable(format!("{} races lost in a row", super::ROUNDS)))
+}
+
+/// Asks the rules, does what they say, once.
+pub(super) async fn settle_once(
+    arbiter: &Arbiter,
+    id: &OperationId,
+    held: &Record,
+    found: Option<&Record>,
+    ending: &Ending,
+    policy: &Policy,
+) -> Result<Step, StoreError> {
+    let shared = arbiter.shared();
+    let store = arbiter.store();
+    let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
+        Settling::Done(settled) => {
+            arbiter.keep_in_mind(id, settled, None);
+            return Ok(Step::Settled(settled));
+        }
+        Settling::Write { expect, record, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
+            let written = arbiter.timed(StoreOp::Settle, store.write(id, expect, &record)).await?;
+            if expect == Expect::Absent
+                && written == Written::Done
+                && !arbiter.was_ended(id, held).await.unwrap_or(true)
+            {
+                arbiter.written_again(id, &record);
+            }
+            (written, settled, Some(record))
+        }
+        Settling::Remove { fence, settled } => {
+            arbiter.announce(id, held, found, settled).await?;
+            (arbiter.timed(StoreOp::Remove, store.remove(id, fence)).await?, settled, None)
+        }
+    };
+    match written {
+        Written::Lost(newer) => Ok(Step::Lost(newer)),
+        Written::Done => {
+            if let (Settled::Kept(_), Some(record)) = (settled, &record) {
+                arbiter.remember_completed(id, record);
+            }
+            arbiter.keep_in_mind(id, settled, record.as_ref());
+            Ok(Step::Settled(settled))
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! How a record that was kept elsewhere while the store was away comes into it: conditionally, like every write. What is
+//! known goes before what is not; what the store knows goes before all.
+
+use super::{Expect, Fence, Record, State, Time};
+
+/// What to do with such a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HandOver {
+    /// Write this. Written, it is handed over; lost, ask again with what was found.
+    Write {
+        /// What the write demands.
+        expect: Expect,
+        /// The record.
+        record: Record,
+    },
+    /// Nothing: its time is over, or what the store holds says as much or more.
+    Done,
+    /// Nothing yet: an attempt runs by what the store holds, and will end there.
+    Wait,
+}
+
+/// Decides on a kept record, given what the store holds.
+pub fn hand_over(kept: &Record, found: Option<&Record>, now: Time) -> HandOver {
+    if kept.expires <= now {
+        return HandOver::Done;
+    }
+    let Some(found) = found else { return HandOver::Write { expect: Expect::Absent, record: kept.clone() } };
+    match (&kept.state, &found.state) {
+        (_, State::Completed { .. }) => HandOver::Done,
+        (State::Completed { .. }, State::InDoubt { .. }) => over(kept, found),
+        (State::Completed { .. }, State::InFlight { lease, .. }) if *lease <= now => over(kept, found),
+        (State::Completed { .. }, State::InFlight { .. }) => HandOver::Wait,
+        // Two that know nothing: the doubt, or the lease that ends in one, is there already.
+        (State::InFlight { .. } | State::InDoubt { .. }, State::InFlight { .. } | State::InDoubt { .. }) => {
+            HandOver::Done
+        }
+    }
+}
+
+fn over(kept: &Record, found: &Record) -> HandOver {
+    let fence = Fence { version: kept.fence.version.max(found.fence.version), ..kept.fence };
+    let record = Record { fence, ..kept.clone() }.anew();
+    HandOver::Write { expect: Expect::Fence(found.fence), record }
+}

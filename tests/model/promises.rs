@@ -1,0 +1,70 @@
+//! What holds, and how far: P1 to P5 and P7 in every state within the bounds.
+
+use oncegate::machine::InDoubt;
+
+use super::plan::{Left, Plan};
+use super::search::holds;
+use super::trace::Mark;
+
+const LEFT: Left =
+    Left { requests: 2, changed: 0, ticks: 1, leaps: 1, losses: 0, crashes: 0, failovers: 0, flushes: 0 };
+
+fn hold(gateways: usize, left: Left) -> Plan {
+    Plan::new(gateways, InDoubt::Hold, left)
+}
+
+#[test]
+fn with_requests_alone() {
+    let plan = hold(2, Left { requests: 3, changed: 1, leaps: 0, ..LEFT });
+    holds(
+        plan,
+        &[Mark::InFlight, Mark::InDoubt, Mark::Changed, Mark::Replayed, Mark::Kept, Mark::Doubted, Mark::Freed],
+    );
+}
+
+#[test]
+fn with_gateways_that_stand_still() {
+    holds(hold(2, Left { ticks: 2, ..LEFT }), &[Mark::BegunLate, Mark::Lapsed, Mark::Late, Mark::Anew]);
+}
+
+#[test]
+fn with_calls_that_are_not_answered() {
+    holds(hold(2, Left { losses: 2, leaps: 0, ..LEFT }), &[Mark::Own, Mark::Withdrawn, Mark::NeverArrived]);
+    holds(hold(2, Left { losses: 1, ..LEFT }), &[Mark::Late]);
+}
+
+#[test]
+fn with_crashes() {
+    holds(hold(2, Left { crashes: 1, ..LEFT }), &[Mark::Lapsed, Mark::InDoubt]);
+    holds(hold(2, Left { crashes: 1, losses: 1, ticks: 0, ..LEFT }), &[Mark::Withdrawn]);
+}
+
+#[test]
+fn with_failovers_where_the_replica_is_waited_for() {
+    holds(hold(2, Left { failovers: 1, ..LEFT }).replica(2).wait(), &[Mark::Late, Mark::Kept]);
+    holds(hold(2, Left { failovers: 1, losses: 1, ticks: 0, ..LEFT }).replica(2).wait(), &[Mark::Withdrawn]);
+    holds(hold(2, Left { failovers: 1, crashes: 1, ticks: 0, ..LEFT }).replica(2).wait(), &[Mark::InDoubt]);
+}
+
+#[test]
+fn with_a_store_that_loses_writes_where_the_only_gateway_knows_what_it_dispatched() {
+    let one = |left| hold(1, left).exact();
+    holds(one(Left { flushes: 1, ..LEFT }), &[Mark::Recalled, Mark::Anew]);
+    holds(one(Left { failovers: 1, ..LEFT }).replica(2), &[Mark::Recalled]);
+    holds(one(Left { flushes: 1, losses: 1, ticks: 0, leaps: 0, requests: 3, ..LEFT }), &[Mark::Recalled, Mark::Own]);
+}
+
+/// Knowing what was dispatched blocks no key while the store loses nothing.
+#[test]
+fn with_exact_knowledge_and_a_store_that_loses_nothing() {
+    let marks = [Mark::Freed, Mark::InFlight, Mark::Withdrawn];
+    holds(hold(2, Left { losses: 1, ..LEFT }).exact(), &marks);
+}
+
+#[test]
+fn with_further_attempts_over_doubts() {
+    let retry = |left| Plan::new(2, InDoubt::Retry, left);
+    holds(retry(Left { ticks: 2, ..LEFT }), &[Mark::Further, Mark::Superseded]);
+    holds(retry(Left { changed: 1, losses: 1, ticks: 0, ..LEFT }), &[Mark::Further, Mark::Withdrawn, Mark::Changed]);
+    holds(retry(Left { crashes: 1, ..LEFT }), &[Mark::Further]);
+}
