@@ -147,7 +147,7 @@ impl Arbiter {
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
                 if !self.may_act_on(id, Expect::Absent) {
-                    return Err(self.begun_elsewhere(id));
+                    return Err(begun_elsewhere(id));
                 }
                 self.shared.dispatched.begin(id, &record, now);
                 Round::Told(self.permit(*id, record, terms))
@@ -236,7 +236,7 @@ impl Arbiter {
         };
         if written == Written::Done && !self.may_act_on(id, expect) {
             // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
-            return Err(self.begun_elsewhere(id));
+            return Err(begun_elsewhere(id));
         }
         pending.answered();
         if written == Written::Done
@@ -248,10 +248,6 @@ impl Arbiter {
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }
         Ok(written)
-    }
-
-    fn begun_elsewhere(&self, id: &OperationId) -> StoreError {
-        StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
     }
 
     /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
@@ -336,6 +332,10 @@ impl Arbiter {
         self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
         answer
     }
+}
+
+fn begun_elsewhere(id: &OperationId) -> StoreError {
+    StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
 }
 
 /// What became of an operator's word.

@@ -140,7 +140,8 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         }
         StoreKind::Embedded => {
             let path = section.path.either(|path| path.value.0.as_str(), || "./oncegate-data")?;
-            store::Kind::Embedded { path: PathBuf::from(path) }
+            let check_at_start = section.check_at_start.either(|check| check.value, || true)?;
+            store::Kind::Embedded(store::embedded::Settings { path: PathBuf::from(path), check_at_start })
         }
         StoreKind::Redis => store::Kind::Redis(Box::new(redis::compile(section, report)?)),
     };
@@ -148,7 +149,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         kind,
         command_timeout: section.command_timeout.value()?.0,
         encryption: encryption?,
-        journal: journal?,
+        journal,
     })
 }
 
@@ -161,6 +162,7 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
     };
     if kind != StoreKind::Embedded {
         refuse(section.path.at().map(|at| &at.place), "embedded");
+        refuse(section.check_at_start.at().map(|at| &at.place), "embedded");
     }
     if kind == StoreKind::Memory {
         refuse(section.encryption.at().map(|at| &at.place), "embedded` or `redis");

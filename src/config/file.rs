@@ -100,6 +100,8 @@ section! {
         kind: StoreKind = Default("embedded"),
         /// The directory of the embedded store (default ./oncegate-data).
         path: Text = Optional,
+        /// Whether the embedded store's file is checked page by page before the first request (default true).
+        check_at_start: bool = Optional,
         /// The address of one Redis 7 or Valkey: redis://[user:password@]host:port/db, or rediss:// for TLS.
         url: Text = Optional,
         /// Instead of `url`: the primary that these sentinels name.
