@@ -242,9 +242,8 @@ fn ailment(part: Part, blow: Blow, gateways: usize) -> Ailment {
         (Part::Gateway(_), Blow::Stop) => Ailment::GatewayStopped,
         (Part::Gateway(_), _) => Ailment::GatewayDied,
         (Part::Upstream | Part::UpstreamPath(_), _) => Ailment::Upstream,
-        (Part::Store(_), _) => Ailment::Store,
+        (Part::Store(_) | Part::NodePath(_), _) => Ailment::Store,
         (Part::StorePath(_), _) => Ailment::StorePath,
-        (Part::NodePath(_), _) => Ailment::Store,
         (Part::ClientPath(_), _) => Ailment::ClientPath,
         (Part::StoreClock, _) => Ailment::StoreClock,
         // Alone, it keeps the store itself.
