@@ -3,6 +3,7 @@
 mod explain;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     Schema,
     /// Say what the gateway would make of a request: its route, key, scope and fingerprint, or the refusal.
     Explain(Box<explain::Explain>),
+    /// Copy the embedded store into a new directory, which `store.path` can name; the gateway may run meanwhile.
+    Backup(Backup),
     /// Tell a story of retries, double clicks and a crash against a sample API, then stay up to be played with.
     Demo(Demo),
 }
@@ -46,6 +49,18 @@ struct ConfigFile {
     /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = "oncegate.yaml")]
     config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Backup {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// The new directory. It appears when the copy in it is whole, on the disk and checked.
+    #[arg(long, value_name = "PATH")]
+    to: PathBuf,
+    /// Where the running gateway's operators' door is, if not at `admin.listen`.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -65,6 +80,7 @@ pub fn run() -> ExitCode {
             // What it cannot explain was not put right on the command line.
             explained.or_else(|error| Ok(misconfigured(&error)))
         }
+        Command::Backup(given) => with_config(&given.file, |loaded| backup(&loaded, &given)),
         Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
     };
@@ -80,6 +96,19 @@ fn check(loaded: &Loaded) -> anyhow::Result<()> {
         tls::Server::load(tls.certificates.clone()).context("tls")?;
     }
     print(&config::show(&loaded.settings))
+}
+
+fn backup(loaded: &Loaded, given: &Backup) -> anyhow::Result<()> {
+    let copied = app::backup(&loaded.settings, &given.to, given.admin)?;
+    let damaged = match copied.damaged {
+        0 => String::new(),
+        damaged => format!("; {damaged} of them are damaged, in the original too, and answer `record-unreadable`"),
+    };
+    let to = given.to.display();
+    print(&format!(
+        "{} records in {} bytes are in {to}, read back and checked{damaged}\n",
+        copied.records, copied.bytes
+    ))
 }
 
 fn misconfigured(error: &anyhow::Error) -> ExitCode {

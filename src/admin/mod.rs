@@ -1,6 +1,7 @@
 //! Door 3, the operators': health, metrics, records, doubts and the way out of them. Clients never come here.
 
 mod answer;
+mod backup;
 mod bodies;
 mod doubts;
 mod keys;
@@ -27,6 +28,7 @@ use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
+use crate::store::Opened;
 use crate::telemetry::Metrics;
 use crate::wire::Inbound;
 use crate::wire::framing::Fault;
@@ -104,6 +106,7 @@ pub struct Admin {
     rules: Box<dyn Fn() -> Arc<Rules> + Send + Sync>,
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
+    store: Arc<Opened>,
     leaving: CancellationToken,
     /// Calls whose bodies may be read at once.
     bodies: Semaphore,
@@ -116,17 +119,19 @@ impl Admin {
         rules: impl Fn() -> Arc<Rules> + Send + Sync + 'static,
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
+        store: Arc<Opened>,
         leaving: CancellationToken,
         connections: usize,
     ) -> Self {
         let bodies = Semaphore::new(connections.div_ceil(4));
-        Self { rules: Box::new(rules), arbiter, metrics, leaving, bodies }
+        Self { rules: Box::new(rules), arbiter, metrics, store, leaving, bodies }
     }
 
     /// The door's paths.
     pub fn router(self) -> Router {
         let admin = Arc::new(self);
         let api = Router::new()
+            .route("/api/v1/backup", get(backup::stream))
             .route("/api/v1/keys/{id}", get(keys::show))
             .route("/api/v1/keys/{id}/resolve", post(resolve::resolve))
             .route("/api/v1/doubts", get(doubts::list))

@@ -62,7 +62,8 @@ async fn operators(parts: &Parts, arbiter: Arc<Arbiter>, listener: Listener) {
     let (live, metrics) = (Arc::clone(&parts.live), Arc::clone(&parts.arbiter.metrics));
     let most = live.now().settings.admin.connections;
     let (ruling, announced) = (Arc::clone(&live), parts.closing.announced.clone());
-    let router = Admin::new(move || Arc::clone(&ruling.now().rules), arbiter, metrics, announced, most).router();
+    let (rules, store) = (move || Arc::clone(&ruling.now().rules), Arc::clone(&parts.store));
+    let router = Admin::new(rules, arbiter, metrics, store, announced, most).router();
     let (connections, end) = (Connections::default(), parts.end.clone());
     let doorway = || {
         let limits = Limits { connections: most, ..live.now().doorway.limits };

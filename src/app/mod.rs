@@ -1,5 +1,6 @@
 //! Builds the whole gateway from its settings, runs it, and takes it down in order. Nothing is decided here.
 
+mod backup;
 mod changes;
 mod demo;
 mod house;
@@ -10,6 +11,7 @@ mod upstreams;
 mod watch;
 mod worker;
 
+pub use backup::{BackupError, backup};
 pub use demo::{DemoError, demo};
 
 use std::io;

@@ -42,7 +42,7 @@ impl Arbiter {
         let now = self.shared().clock.now();
         let known = self.shared().dispatched.known(id, now).filter(|known| known.running)?;
         self.shared().lines.missed(id);
-        Some(recall(&known.record, Some(policy.lease), policy.doubt_retention, now))
+        Some(self.recalled(id, &known.record, true, policy))
     }
 
     /// Writes what is known of an operation whose attempt has ended, and returns what the store then holds. Nothing, if
@@ -55,9 +55,7 @@ impl Arbiter {
         policy: &Policy,
     ) -> Result<Option<Record>, StoreError> {
         let shared = self.shared();
-        let now = shared.clock.now();
-        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
-        let record = recall(kept.as_ref().unwrap_or(known), None, policy.doubt_retention, now);
+        let record = self.recalled(id, known, false, policy);
         // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
         // meets a claim that nobody acts on.
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
@@ -70,6 +68,14 @@ impl Arbiter {
         }
         self.written_again(id, &record);
         Ok(Some(record))
+    }
+
+    /// What stands in the place of a lost record, by what this gateway knows.
+    pub(super) fn recalled(&self, id: &OperationId, known: &Record, running: bool, policy: &Policy) -> Record {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
+        recall(kept.as_ref().unwrap_or(known), running.then_some(policy.lease), policy.doubt_retention, now)
     }
 
     /// A record that the store had lost stands in it again.

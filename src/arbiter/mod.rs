@@ -5,6 +5,7 @@ mod amnesia;
 mod cache;
 mod dispatched;
 mod lines;
+mod look;
 mod outage;
 mod outcomes;
 mod permit;
@@ -255,7 +256,7 @@ impl Arbiter {
         let (dispatched, now) = (&self.shared.dispatched, self.shared.clock.now());
         if !self.may_act_on(id, expect) {
             // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
-            return Err(self.begun_elsewhere(id));
+            return Err(begun_elsewhere(id));
         }
         match dispatched.known(id, now).filter(|_| expect == Expect::Absent) {
             None => {
@@ -275,10 +276,6 @@ impl Arbiter {
                 Ok(Written::Lost(found))
             }
         }
-    }
-
-    fn begun_elsewhere(&self, id: &OperationId) -> StoreError {
-        StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
     }
 
     /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
@@ -364,6 +361,10 @@ impl Arbiter {
         self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
         answer
     }
+}
+
+fn begun_elsewhere(id: &OperationId) -> StoreError {
+    StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
 }
 
 /// What became of an operator's word.

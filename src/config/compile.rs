@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, journal, limits, redis, routes, upstreams};
+use super::{encryption, front, journal, limits, operations, redis, routes, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -28,6 +28,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     one_store_for_all(file, report);
     journal::check(file, report);
     let problem_types = problem_types(&file.problem_types, report);
+    let operations = operations::compile(&file.operations, report);
     let routes = routes?;
     Some(Settings {
         server: server?,
@@ -43,6 +44,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             problem_types: problem_types?,
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
+            operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
         },
         arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
@@ -138,7 +140,8 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         }
         StoreKind::Embedded => {
             let path = section.path.either(|path| path.value.0.as_str(), || "./oncegate-data")?;
-            store::Kind::Embedded { path: PathBuf::from(path) }
+            let check_at_start = section.check_at_start.either(|check| check.value, || true)?;
+            store::Kind::Embedded(store::embedded::Settings { path: PathBuf::from(path), check_at_start })
         }
         StoreKind::Redis => store::Kind::Redis(Box::new(redis::compile(section, report)?)),
     };
@@ -146,7 +149,7 @@ fn store(section: &Store, report: &mut Report) -> Option<store::Settings> {
         kind,
         command_timeout: section.command_timeout.value()?.0,
         encryption: encryption?,
-        journal: journal?,
+        journal,
     })
 }
 
@@ -159,6 +162,7 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
     };
     if kind != StoreKind::Embedded {
         refuse(section.path.at().map(|at| &at.place), "embedded");
+        refuse(section.check_at_start.at().map(|at| &at.place), "embedded");
     }
     if kind == StoreKind::Memory {
         refuse(section.encryption.at().map(|at| &at.place), "embedded` or `redis");

@@ -6,6 +6,7 @@ use super::define::{choice, section};
 use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
 use super::limits::Limits;
+use super::operations::Operations;
 use super::reader::Field;
 use super::route::Route;
 use super::sentinels::{RedisCluster, RedisSentinel};
@@ -62,6 +63,8 @@ section! {
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
         upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
+        /// Where clients may ask what became of their operations; absent: nowhere.
+        operations: Operations = Optional,
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
@@ -97,6 +100,8 @@ section! {
         kind: StoreKind = Default("embedded"),
         /// The directory of the embedded store (default ./oncegate-data).
         path: Text = Optional,
+        /// Whether the embedded store's file is checked page by page before the first request (default true).
+        check_at_start: bool = Optional,
         /// The address of one Redis 7 or Valkey: redis://[user:password@]host:port/db, or rediss:// for TLS.
         url: Text = Optional,
         /// Instead of `url`: the primary that these sentinels name.

@@ -8,18 +8,18 @@ use super::reader::Field;
 use crate::{gateway, store};
 
 /// Translates the settings; none where this gateway is not said to be the only one.
-pub(super) fn compile(section: &Store, report: &mut Report) -> Option<Option<store::journal::Settings>> {
+pub(super) fn compile(section: &Store, report: &mut Report) -> Option<store::journal::Settings> {
     if *section.sole_gateway.value()? {
         let path = section.journal.either(|path| path.value.0.as_str(), || "./oncegate-journal")?;
         let size = section.journal_size.either(|size| size.value.0, || 64 << 20)?;
         let size = u64::try_from(size).unwrap_or(u64::MAX);
-        return Some(Some(store::journal::Settings { path: PathBuf::from(path), size }));
+        return Some(store::journal::Settings { path: PathBuf::from(path), size });
     }
     let places = [section.journal.at().map(|at| &at.place), section.journal_size.at().map(|at| &at.place)];
     for place in places.into_iter().flatten() {
         report.fault(place, "belongs to `sole_gateway: true` only: remove it, or set that");
     }
-    Some(None)
+    None
 }
 
 /// Two gateways that know nothing of each other would each let the same request through.

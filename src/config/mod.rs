@@ -13,6 +13,7 @@ mod interpolate;
 mod journal;
 mod key_age;
 mod limits;
+mod operations;
 mod probe;
 mod reach;
 mod reader;

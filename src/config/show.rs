@@ -43,6 +43,12 @@ pub fn show(settings: &Settings) -> String {
     page.put("drain_delay", span_text(settings.server.drain.delay));
     page.put("drain_timeout", span_text(settings.server.drain.timeout));
     page.put("problem_types", quoted(&settings.gateway.problem_types));
+    if let Some(operations) = &settings.gateway.operations {
+        page.section("operations", |page| {
+            page.put("path", quoted(&operations.path));
+            page.put("max_wait", span_text(operations.max_wait));
+        });
+    }
     page.section("reload", |page| page.put("watch", settings.watch));
     page.section("log", |page| {
         let format = match settings.log.format {

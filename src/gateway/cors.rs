@@ -71,7 +71,7 @@ impl Cors {
     }
 
     /// Lets a page that the upstream lets in by this answer send these fields too.
-    fn allow(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>, names: &[HeaderName]) {
+    pub(super) fn allow(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>, names: &[HeaderName]) {
         if self.lets_in(headers, origin) {
             add_names(headers, &ACCESS_CONTROL_ALLOW_HEADERS, names);
         }

@@ -6,25 +6,22 @@ use std::time::Duration;
 use http::{Request, request};
 use tokio::sync::oneshot;
 
-use super::again::{self, Outlook};
+use super::again;
 use super::attempt::Attempt;
 use super::duplicate::tell;
 use super::problem::Problem;
+use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
 use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
-use crate::clock::Clock;
 use crate::keys::{self, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
-use crate::telemetry::{RouteMetrics, Timeout, Verdict};
+use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
 use crate::wire::Inbound;
-
-/// First and longest pause between two looks at an attempt that runs in another gateway.
-const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
 
 /// What the arbiter's answer leads to.
 enum Ruling {
@@ -95,16 +92,22 @@ impl Gateway {
 
     /// Refuses what the head alone shows to be refused.
     fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
+        self.check_trust(guard, routed.trusted)?;
+        let certificate = routed.client.certificate.as_ref();
+        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
+    }
+
+    /// Refuses a scope's word from a peer who cannot give it.
+    pub(super) fn check_trust(&self, guard: &Guard, trusted: bool) -> Result<(), Problem> {
         if let Some(name) = guard.keys.scope.trusted_header()
-            && !routed.trusted
+            && !trusted
             && !self.shared.settings.trusted_proxies.is_empty()
         {
             let detail =
                 format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
             return Err(Problem::ScopeMissing(detail));
         }
-        let certificate = routed.client.certificate.as_ref();
-        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
+        Ok(())
     }
 
     /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.
@@ -117,8 +120,7 @@ impl Gateway {
     ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
         let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
-        let started = Clock::instant();
-        let mut pause = POLL.0;
+        let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
         let mut asks = guard.probing.is_some();
         loop {
             let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
@@ -137,15 +139,11 @@ impl Gateway {
                 self.probe_now(guarded, index, arrival).await;
                 continue;
             }
-            let left = guard.patience.saturating_sub(started.elapsed());
-            if !waits || left.is_zero() || !matches!(duplicate, Duplicate::InFlight { .. }) {
+            if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
                 return Ok(Ruling::Duplicate(duplicate));
             }
             tally.if_left(Verdict::InFlight);
-            let lines = &self.arbiter.shared().lines;
-            let place = lines.join(arrival.operation).ok_or(Problem::Overloaded("waiting requests"))?;
-            place.wait(pause, left).await;
-            pause = (pause * 2).min(POLL.1);
+            queue.wait(&self.arbiter.shared().lines, arrival.operation).await?;
         }
     }
 
@@ -217,11 +215,6 @@ impl Gateway {
                 Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
             }
         }
-    }
-
-    pub(super) fn outlook<'a>(&self, guard: &'a Guard, metrics: &RouteMetrics) -> Outlook<'a> {
-        let now = self.arbiter.shared().clock.now();
-        Outlook { policy: &guard.policy, usual: metrics.attempts_usually_take(), now }
     }
 
     /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its

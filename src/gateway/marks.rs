@@ -25,6 +25,9 @@ pub(super) const UNGUARDED: HeaderName = HeaderName::from_static("oncegate-ungua
 pub(super) const ALL: [HeaderName; 7] =
     [IDEMPOTENT_REPLAYED, X_IDEMPOTENT_RETRY, IDEMPOTENCY_EXPIRES, SOURCE, OUTCOME, OPERATION, UNGUARDED];
 
+/// The methods of a path where clients look without acting.
+pub(super) const LOOKING: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 pub(super) const PROBE: HeaderValue = HeaderValue::from_static("probe");
 pub(super) const OPERATOR: HeaderValue = HeaderValue::from_static("operator");

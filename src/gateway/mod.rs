@@ -9,11 +9,13 @@ mod fields;
 mod guarded;
 mod limits;
 mod marks;
+mod operations;
 mod options;
 mod pattern;
 mod plain;
 mod probe;
 mod problem;
+mod queue;
 mod read;
 mod routes;
 mod settings;
@@ -28,8 +30,8 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, PathParameters, Probing, Route,
-    Settings, StoreFailure, Underscores,
+    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders, PathParameters,
+    Probing, Route, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
@@ -49,6 +51,7 @@ use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim}
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound};
 use limits::{Budget, Slots};
+use operations::Question;
 use tally::Tally;
 use upgrade::Wish;
 
@@ -220,18 +223,16 @@ impl Gateway {
         let answer = self.answer(request, client, &mut tally).await;
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
         let page = cors.map(|cors| (cors, origin.as_ref()));
+        let refused = answer.is_err();
         let (mut response, verdict) = match answer {
-            Ok((response, Verdict::Answered)) => (response, Verdict::Answered),
+            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => {
-                let mut response = self.refusal(&problem, tally.operation(), page);
-                if client.exchange.leaves_body() {
-                    // What is left of the body must not be taken for the next request.
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                (response, problem.verdict())
-            }
+            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
+        if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
+            // What is left of the body must not be taken for the next request.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         tally.answered(verdict);
         body::frame(&mut response, &method, version);
         response
@@ -253,6 +254,11 @@ impl Gateway {
             return Ok((response, Verdict::Answered));
         }
         let settings = &self.shared.settings;
+        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
+        let asked = |operations| Question::of(operations, &head, &target, client, trusted);
+        if let Some(question) = settings.operations.as_ref().and_then(asked) {
+            return self.tell_operation(question, tally).await;
+        }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
@@ -261,7 +267,6 @@ impl Gateway {
         if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
             return Err(Problem::LoopDetected);
         }
-        let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
         let route = &settings.routes[index];
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();

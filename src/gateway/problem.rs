@@ -6,7 +6,7 @@ mod from;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
@@ -44,6 +44,10 @@ pub enum Problem {
     ScopeMissing(String),
     /// A key so old that what became of it may have been forgotten, and nothing is known of it.
     KeyExpired,
+    /// Nothing that this caller may know is known of the operation.
+    OperationUnknown,
+    /// The gateway's own path takes no such method.
+    MethodNotAllowed,
     /// The key belongs to another request.
     KeyReused,
     /// The request's body is over the route's limit.
@@ -172,6 +176,10 @@ impl Problem {
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
+            Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
+            Self::MethodNotAllowed => {
+                row(S::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", Stop, V::BadRequest)
+            }
             Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),
             Self::BodyTooLarge { .. } => {
                 row(S::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", Stop, V::BodyTooLarge)
@@ -227,6 +235,9 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
+            Self::MethodNotAllowed => {
+                headers.insert(ALLOW, marks::LOOKING);
+            }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
             | Self::BodyTimeout { forwarded: true }
@@ -246,6 +257,7 @@ impl Problem {
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
             | Self::KeyExpired
+            | Self::OperationUnknown
             | Self::KeyReused
             | Self::BodyTooLarge { .. }
             | Self::HeaderTimeout
@@ -304,6 +316,7 @@ impl Problem {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         }
         headers.insert(marks::SOURCE, marks::GATEWAY);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         self.add_headers(&mut headers);
         headers
     }

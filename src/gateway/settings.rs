@@ -23,6 +23,17 @@ pub struct Settings {
     pub via: Option<String>,
     /// What becomes of request fields with an underscore in their name.
     pub underscore_headers: Underscores,
+    /// Where clients may ask what became of their operations; none: nowhere.
+    pub operations: Option<Operations>,
+}
+
+/// Where clients may ask what became of their operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operations {
+    /// What stands before a slash and the key.
+    pub path: String,
+    /// How long a question may wait for a running attempt.
+    pub max_wait: Duration,
 }
 
 /// What becomes of request fields with an underscore in their name: CGI-like servers cannot tell them from those with a

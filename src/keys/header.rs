@@ -54,7 +54,8 @@ fn idempotency_key(value: &[u8]) -> Result<String, &'static str> {
     printable(text.as_str().as_bytes())
 }
 
-fn printable(value: &[u8]) -> Result<String, &'static str> {
+/// A key of printable ASCII characters.
+pub(super) fn printable(value: &[u8]) -> Result<String, &'static str> {
     if value.len() > MAX_KEY {
         return Err("has more than 255 characters");
     }

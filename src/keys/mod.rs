@@ -6,6 +6,7 @@ mod explain;
 mod fingerprint;
 mod frame;
 mod header;
+mod inquiry;
 mod json;
 mod multipart;
 mod number;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
+pub use inquiry::inquire;
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
 

@@ -66,6 +66,19 @@ pub fn has(query: &str, name: &str) -> bool {
     !matches!(find(query.as_bytes(), name), Lookup::Absent)
 }
 
+/// The value of a parameter; none when it is not there.
+///
+/// # Errors
+/// What is wrong with it, to be read after its name.
+pub fn value(query: &str, name: &str) -> Result<Option<String>, &'static str> {
+    match find(query.as_bytes(), name) {
+        Lookup::Absent => Ok(None),
+        Lookup::Several => Err("is there several times"),
+        Lookup::Malformed => Err("has a malformed escape"),
+        Lookup::Once(value) => String::from_utf8(value.into_owned()).map(Some).map_err(|_| "is not UTF-8"),
+    }
+}
+
 /// Frames the pairs sorted by name, but for the ignored names. Equal names keep their order.
 pub(super) fn frame_sorted(frame: &mut Frame, text: &[u8], ignored: &[String]) {
     let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());

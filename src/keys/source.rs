@@ -149,8 +149,21 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
         Lookup::Absent => Ok(None),
         Lookup::Several => Err("is there several times"),
         Lookup::Malformed => Err("has a malformed escape"),
-        Lookup::Once(value) => text(String::from_utf8(value.into_owned()).map_err(|_| "is not UTF-8")?).map(Some),
+        Lookup::Once(value) => text(utf8(value.into_owned())?).map(Some),
     }
+}
+
+/// The part that a source would give for a key, if this is one of its kind.
+pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
+    let value = match source {
+        Source::Header(_) => Value::Text(header::printable(&key)?),
+        _ => text(utf8(key)?)?,
+    };
+    Ok(Part { source, value })
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, &'static str> {
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8")
 }
 
 fn text(text: String) -> Result<Value, &'static str> {

@@ -5,6 +5,7 @@ use super::{Expect, Fence, Record, State, Time};
 
 /// What to do with such a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way into the store")]
 pub enum HandOver {
     /// Write this. Written, it is handed over; lost, ask again with what was found.
     Write {

@@ -8,10 +8,9 @@ pub mod memory;
 mod open;
 pub mod redis;
 
-pub use open::{Health, OpenError, Opened, open};
+pub use open::{Health, NoBackup, OpenError, Opened, open};
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -109,10 +108,7 @@ pub enum Kind {
     /// In this process's memory: for tests and trials, forgets all at exit.
     Memory,
     /// A database file of this gateway's own.
-    Embedded {
-        /// The directory of the database.
-        path: PathBuf,
-    },
+    Embedded(embedded::Settings),
     /// Redis or Valkey, 7.0 and later.
     Redis(Box<redis::Settings>),
 }

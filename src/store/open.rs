@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::codec::{Codec, Keyring};
-use super::embedded::{self, EmbeddedStore};
+use super::embedded::{self, Dump, EmbeddedStore, NoDump};
 use super::journal::{self, Journal};
 use super::memory::MemoryStore;
 use super::redis::{Condition, RedisStore};
@@ -20,6 +20,20 @@ pub enum OpenError {
     /// The database file.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
+}
+
+/// Why there is no backup.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBackup {
+    /// Not now.
+    #[error(transparent)]
+    Dump(#[from] NoDump),
+    /// There is nothing to keep.
+    #[error("`kind: memory` forgets everything at exit: there is nothing to back up")]
+    Memory,
+    /// The records are not this gateway's.
+    #[error("the records are in Redis: back that up by its own means, such as BGSAVE and a copy of its dump file")]
+    Redis,
 }
 
 /// An opened store. Memory and the embedded store are one for all workers; each worker has its own line to Redis.
@@ -45,7 +59,7 @@ pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
     let codec = Codec::new(settings.encryption.clone());
     let lines = match &settings.kind {
         Kind::Memory => Lines::Memory(Arc::new(MemoryStore::new(clock))),
-        Kind::Embedded { path } => Lines::Embedded(Arc::new(EmbeddedStore::open(path, timeout, clock, codec.clone())?)),
+        Kind::Embedded(file) => Lines::Embedded(Arc::new(EmbeddedStore::open(file, timeout, clock, codec.clone())?)),
         Kind::Redis(redis) => {
             let store = RedisStore::new((**redis).clone(), timeout, clock).with_codec(codec.clone());
             Lines::Redis(Box::new(store), Mutex::default())
@@ -55,6 +69,18 @@ pub fn open(settings: &Settings, clock: &Clock) -> Result<Opened, OpenError> {
 }
 
 impl Opened {
+    /// The whole store as a stream, where it is this gateway's own.
+    ///
+    /// # Errors
+    /// When it is not, another backup is under way, or the store is unavailable.
+    pub async fn backup(&self) -> Result<Dump, NoBackup> {
+        match &self.lines {
+            Lines::Embedded(store) => Ok(store.backup().await?),
+            Lines::Memory(_) => Err(NoBackup::Memory),
+            Lines::Redis(..) => Err(NoBackup::Redis),
+        }
+    }
+
     /// Has the store seal and open with other keys from now on.
     pub fn exchange_keys(&self, keys: Keyring) {
         self.codec.exchange(keys);

@@ -68,6 +68,8 @@ labels! {
         Passed => "passed",
         /// It passed a shadow route as what would have been a duplicate or a refusal.
         Shadowed => "shadowed",
+        /// It asked what is known of an operation.
+        LookedUp => "looked_up",
         /// It was about the gateway itself, or had no hop left to go.
         Answered => "answered",
         /// No route matched.

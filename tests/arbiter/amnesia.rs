@@ -108,7 +108,7 @@ async fn an_attempt_that_began_late_is_known_as_long_as_it_is_remembered() {
     ward.clock.advance(RETENTION);
     assert!(permit.may_begin().await);
     ward.store.lose(&id(1)).await;
-    ward.clock.advance(Duration::from_millis(claimed.0 - 1_000_000) - RETENTION);
+    ward.clock.advance(claimed.since(ward.clock.now()));
     assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
 }
 

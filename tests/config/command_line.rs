@@ -60,7 +60,7 @@ fn serve_refuses_a_bad_file_with_all_that_is_wrong() {
 
 #[test]
 fn help_names_every_command_and_every_option_with_a_word_on_each() {
-    const COMMANDS: [(&str, &[&str]); 5] = [
+    const COMMANDS: [(&str, &[&str]); 6] = [
         ("serve", &["--config <FILE>"]),
         ("check", &["--config <FILE>"]),
         ("schema", &[]),
@@ -76,6 +76,7 @@ fn help_names_every_command_and_every_option_with_a_word_on_each() {
                 "--data-file <FILE>",
             ],
         ),
+        ("backup", &["--config <FILE>", "--to <PATH>", "--admin <ADDRESS>"]),
         ("demo", &["--once"]),
     ];
     let help = |arguments: &[&str]| {

@@ -6,6 +6,7 @@ mod command_line;
 mod encryption;
 mod explain;
 mod key_age;
+mod operations;
 mod probe;
 mod redis;
 mod schema;
@@ -89,7 +90,9 @@ fn an_almost_empty_file_gets_the_documented_defaults() {
     assert_eq!(server.drain, Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) });
     assert_eq!(admin.listen, Some("127.0.0.1:9900".parse().unwrap()));
     assert_eq!((admin.token, admin.ready, admin.connections), (None, admin::Ready::Store, 256));
-    assert!(matches!(store.kind, store::Kind::Embedded { path } if path.as_os_str() == "./oncegate-data"));
+    assert!(
+        matches!(store.kind, store::Kind::Embedded(file) if file.path.as_os_str() == "./oncegate-data" && file.check_at_start)
+    );
     assert_eq!(store.command_timeout, Duration::from_millis(500));
     assert_eq!((filter.capacity, filter.false_positive_rate), (4_000_000, 0.000_01));
     assert_eq!(

@@ -34,6 +34,7 @@ mod raw;
 mod requests;
 mod servers;
 mod slow;
+mod status;
 mod streams;
 mod timeouts;
 mod upgrades;

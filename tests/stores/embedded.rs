@@ -1,5 +1,6 @@
 //! The contract, met in a file; and what the file is for: kills, cuts and garbage.
 
+use std::collections::HashMap;
 use std::future::{Ready, ready};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,8 +13,8 @@ use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Record, Recorded};
 use oncegate::store::codec::Codec;
-use oncegate::store::embedded::{EmbeddedStore, OpenError};
-use oncegate::store::{Store, Written};
+use oncegate::store::embedded::{EmbeddedStore, OpenError, Settings};
+use oncegate::store::{Cursor, Store, Written};
 use tempfile::TempDir;
 
 use crate::contract::{Subject, completed, contract, id, reservation};
@@ -26,7 +27,7 @@ const DIRECTORY: &str = "ONCEGATE_TEST_STORE";
 const FIRST: &str = "ONCEGATE_TEST_FIRST";
 
 fn open(directory: &Path) -> EmbeddedStore {
-    EmbeddedStore::open(directory, TIMEOUT, Clock::system(), Codec::default()).unwrap()
+    EmbeddedStore::open(&Settings::at(directory), TIMEOUT, Clock::system(), Codec::default()).unwrap()
 }
 
 fn fresh() -> Ready<Subject> {
@@ -98,7 +99,8 @@ async fn the_acknowledged_outlives_a_kill() {
             };
             acknowledged.push(number);
             if acknowledged.len() == enough {
-                let second = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default());
+                let second =
+                    EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, Clock::system(), Codec::default());
                 assert!(matches!(second.err(), Some(OpenError::InUse(_))), "two processes share a file");
                 child.kill().unwrap();
             }
@@ -117,7 +119,8 @@ async fn the_acknowledged_outlives_a_kill() {
 fn a_second_opening_says_that_the_store_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path());
-    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
+    let error =
+        EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
     assert!(matches!(error, OpenError::InUse(_)));
     assert!(error.to_string().contains("in use by another process"), "{error}");
     drop(first);
@@ -165,26 +168,28 @@ enum Seen {
     Truth,
 }
 
-/// Opens a store on `bytes`: it refuses with a reason, or shows nothing but true records.
+/// Opens a store on `bytes`: it refuses with a reason, or has every record as it was.
 async fn never_lies(bytes: &[u8], what: &str) -> Seen {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("records.redb"), bytes).unwrap();
-    let store = match EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()) {
+    let store = match EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, Clock::system(), Codec::default()) {
         Ok(store) => store,
         Err(error) => {
-            assert!(error.to_string().contains("cannot be opened: "), "{what}: {error}");
+            assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error}");
+            let told = error.to_string();
+            assert!(told.contains("cannot be opened: ") && told.contains("oncegate backup"), "{what}: {told}");
             return Seen::Refused;
         }
     };
-    let mut seen = Seen::Truth;
+    let Ok(page) = store.list(Cursor::START, 1_000).await else { return Seen::Errors };
+    let found: HashMap<_, _> = page.records.into_iter().collect();
     for number in 0..200 {
-        match store.load(&id(number)).await {
-            Ok(Some(record)) => assert!(is_outcome(&record, number), "{what}: operation {number} is a lie"),
-            Ok(None) => {}
-            Err(_) => seen = Seen::Errors,
+        match found.get(&id(number)) {
+            Some(record) => assert!(is_outcome(record, number), "{what}: operation {number} is a lie"),
+            None => assert!(page.unreadable > 0, "{what}: operation {number} is forgotten"),
         }
     }
-    seen
+    if page.unreadable > 0 { Seen::Errors } else { Seen::Truth }
 }
 
 #[tokio::test]
@@ -194,6 +199,35 @@ async fn a_cut_file_is_refused() {
     for cut in [1, 100, 4_095, 4_096, 8_192, 65_536, bytes.len() / 2, bytes.len() - 4_096, bytes.len() - 1, bytes.len()]
     {
         assert_eq!(never_lies(&bytes[..bytes.len() - cut], &format!("cut by {cut}")).await, Seen::Refused, "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_in_the_header_never_lies() {
+    let (_directory, bytes) = filled().await;
+    let mut refused = 0;
+    for place in (0..320).step_by(2) {
+        let mut flipped = bytes.clone();
+        flipped[place] ^= 1 << (place % 8);
+        refused +=
+            usize::from(never_lies(&flipped, &format!("bit {} of byte {place}", place % 8)).await == Seen::Refused);
+    }
+    assert!(refused >= 50, "only {refused} of the changes were noticed");
+}
+
+#[tokio::test]
+async fn a_first_start_that_was_cut_short_is_begun_anew() {
+    let whole = tempfile::tempdir().unwrap();
+    drop(open(whole.path()));
+    let bytes = std::fs::read(whole.path().join("records.redb")).unwrap();
+    for left in [&b""[..], b"garbage", &bytes[..100], &bytes[..4_096], &bytes[..bytes.len() - 1], &bytes] {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("records.redb.new"), left).unwrap();
+        let store = open(directory.path());
+        run_once(&store, 7).await;
+        drop(store);
+        assert!(is_outcome(&open(directory.path()).load(&id(7)).await.unwrap().unwrap(), 7));
+        assert!(!directory.path().join("records.redb.new").exists());
     }
 }
 

@@ -17,14 +17,14 @@ mod embedded {
     use std::future::{Ready, ready};
 
     use oncegate::clock::Clock;
-    use oncegate::store::embedded::EmbeddedStore;
+    use oncegate::store::embedded::{EmbeddedStore, Settings};
 
     use super::{Arc, TIMEOUT, codec};
     use crate::contract::{Subject, contract};
 
     fn fresh() -> Ready<Subject> {
         let directory = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), codec()).unwrap();
+        let store = EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, Clock::system(), codec()).unwrap();
         ready(Subject::new(Arc::new(store), directory))
     }
 

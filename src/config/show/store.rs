@@ -1,7 +1,5 @@
 //! The store's section, written out. Secrets are masked.
 
-use std::path::Path;
-
 use super::super::values::span_text;
 use super::{MASK, Page, list, quoted, show_client_tls, size};
 use crate::store::redis::{Access, Password, Protocol, Servers, Settings as Redis};
@@ -11,16 +9,17 @@ use crate::tls::client;
 pub(super) fn show_store(page: &mut Page, settings: &Settings) {
     match &settings.kind {
         Kind::Memory => page.put("kind", "memory"),
-        Kind::Embedded { path } => {
+        Kind::Embedded(file) => {
             page.put("kind", "embedded");
-            page.put("path", quoted(Path::display(path)));
+            page.put("path", quoted(file.path.display()));
+            page.put("check_at_start", file.check_at_start);
         }
         Kind::Redis(redis) => show_redis(page, redis),
     }
     page.put("command_timeout", span_text(settings.command_timeout));
     page.put("sole_gateway", settings.journal.is_some());
     if let Some(journal) = &settings.journal {
-        page.put("journal", quoted(Path::display(&journal.path)));
+        page.put("journal", quoted(journal.path.display()));
         page.put("journal_size", size(usize::try_from(journal.size).unwrap_or(usize::MAX)));
     }
     if settings.encryption.ids().next().is_some() {

@@ -26,6 +26,12 @@ impl Problem {
                  used. Use a new key if the operation is still wanted."
                     .to_owned()
             }
+            Self::OperationUnknown => {
+                "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
+                 long ago."
+                    .to_owned()
+            }
+            Self::MethodNotAllowed => "This path is the gateway's own, and answers GET.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),

@@ -5,15 +5,16 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use redb::{Builder, Database, ReadableDatabase};
 
 use super::super::codec::Codec;
-use super::tables::{self, RECORDS, Snapshot, Tables};
+use super::tables::{self, Frozen, RECORDS, Snapshot, Tables};
 use crate::machine::Time;
 
-const FILE: &str = "records.redb";
+pub(super) const FILE: &str = "records.redb";
 /// What the file is called until it is whole: a file under its real name always has tables, so an empty one is a fault
 /// and never a new beginning.
 const UNBORN: &str = "records.redb.new";
@@ -21,8 +22,8 @@ const UNBORN: &str = "records.redb.new";
 /// Pages that the database keeps in memory, in bytes.
 const CACHE_BYTES: usize = 128 << 20;
 
-/// Opens the same database again.
-pub(super) type Reopen = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
+/// Opens the same database, for the first time or again.
+pub(super) type Reopen = Box<dyn Fn(Builder) -> Result<Database, redb::Error> + Send + Sync>;
 
 /// A database that can be lost and found again while others use it.
 pub(super) struct Disk {
@@ -30,6 +31,8 @@ pub(super) struct Disk {
     open: RwLock<Option<Open>>,
     file: PathBuf,
     reopen: Reopen,
+    /// Whether every page is checked when it is opened next.
+    suspect: AtomicBool,
     /// How records become bytes.
     pub(super) codec: Codec,
 }
@@ -38,6 +41,8 @@ struct Open {
     database: Database,
     /// Which file was opened.
     inode: Inode,
+    /// How long it was after the last commit.
+    length: AtomicU64,
 }
 
 /// Device and number: what stays of a file when its name has gone.
@@ -48,7 +53,7 @@ fn inode(file: &Path) -> io::Result<Inode> {
     Ok((facts.dev(), facts.ino()))
 }
 
-/// The cache setting, before the file is named.
+/// The settings, before the file is named.
 pub(super) fn builder() -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
@@ -63,7 +68,12 @@ pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
     if file.try_exists()? {
         return Ok(());
     }
-    let database = builder().create(&unborn)?;
+    let database = match builder().create(&unborn) {
+        Err(redb::DatabaseError::DatabaseAlreadyOpen) => return Err(redb::Error::DatabaseAlreadyOpen),
+        // What a crash has left of an earlier attempt: nothing was ever in it.
+        Err(_) if std::fs::remove_file(&unborn).is_ok() => builder().create(&unborn)?,
+        made => made?,
+    };
     let transaction = database.begin_write()?;
     Tables::open(&transaction)?.set_layout()?;
     transaction.commit()?;
@@ -82,20 +92,28 @@ pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn sync(directory: &Path) -> Result<(), redb::Error> {
-    Ok(File::open(directory)?.sync_all()?)
+/// Makes the names in a directory durable.
+pub(super) fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 /// How to open the database of a directory.
 pub(super) fn opener(directory: &Path) -> Reopen {
     let file = directory.join(FILE);
-    Box::new(move || Ok(builder().open(&file)?))
+    Box::new(move |builder| Ok(builder.open(&file)?))
 }
 
 impl Disk {
-    /// Opens the database of a directory. Also answers the stored high-water mark; none if the layout is a stranger's.
-    pub(super) fn open(directory: &Path, reopen: Reopen, codec: Codec) -> Result<(Self, Option<Time>), redb::Error> {
-        let disk = Self { open: RwLock::new(None), file: directory.join(FILE), reopen, codec };
+    /// Opens the database of a directory; if `checked`, every page of it is looked at first. Also answers the stored
+    /// high-water mark; none if the layout is a stranger's.
+    pub(super) fn open(
+        directory: &Path,
+        reopen: Reopen,
+        codec: Codec,
+        checked: bool,
+    ) -> Result<(Self, Option<Time>), redb::Error> {
+        let (open, suspect) = (RwLock::new(None), AtomicBool::new(checked));
+        let disk = Self { open, file: directory.join(FILE), reopen, suspect, codec };
         disk.ensure_open()?;
         let mark = guarded(|| disk.with(|database| tables::high_water(&database.begin_read()?)))?;
         Ok((disk, mark))
@@ -105,6 +123,11 @@ impl Disk {
     pub(super) fn snapshot(&self) -> Result<Snapshot, redb::Error> {
         let records = self.with(|database| Ok(database.begin_read()?.open_table(RECORDS)?))?;
         Ok(Snapshot { records, codec: self.codec.clone() })
+    }
+
+    /// The whole database as the last commit left it; none if its layout is a stranger's.
+    pub(super) fn frozen(&self) -> Result<Option<Frozen>, redb::Error> {
+        self.with(|database| Frozen::new(&database.begin_read()?))
     }
 
     /// Runs `steps` in one write transaction, and commits durably if they say that they changed anything.
@@ -124,26 +147,51 @@ impl Disk {
             }
             Ok(value)
         })
+        .inspect(|_| self.measure())
     }
 
-    /// Opens the database if it is closed.
-    pub(super) fn ensure_open(&self) -> Result<(), redb::Error> {
-        if self.with(|_| Ok(())).is_err() {
-            let open = Open { database: guarded(&self.reopen)?, inode: inode(&self.file)? };
-            *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
+    /// Takes note of how long the file is: commits alone may change it.
+    pub(super) fn measure(&self) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(open), Ok(facts)) = (open.as_ref(), self.file.metadata()) {
+            open.length.store(facts.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Opens the database if it is closed; says whether it was.
+    pub(super) fn ensure_open(&self) -> Result<bool, redb::Error> {
+        if self.with(|_| Ok(())).is_ok() {
+            return Ok(false);
+        }
+        let mut builder = builder();
+        builder.set_check_integrity_on_open(self.suspect.load(Ordering::Relaxed));
+        let database = guarded(|| (self.reopen)(builder))?;
+        self.suspect.store(false, Ordering::Relaxed);
+        let length = AtomicU64::new(self.file.metadata()?.len());
+        let open = Open { database, inode: inode(&self.file)?, length };
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        Ok(true)
+    }
+
+    /// Takes note of a fault: where it speaks of the file's content, the next opening looks at all of it.
+    pub(super) fn suspect(&self, error: &redb::Error) {
+        if matches!(error, redb::Error::Corrupted(_)) {
+            self.suspect.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails when the open file is not the one of its name any longer, or was cut: it would take further writes and lose
+    /// them all with the end of this process.
+    pub(super) fn ensure_sound(&self) -> Result<(), redb::Error> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = open.as_ref().ok_or(redb::Error::DatabaseClosed)?;
+        if inode(&self.file)? != open.inode {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the database's name").into());
+        }
+        if self.file.metadata()?.len() < open.length.load(Ordering::Relaxed) {
+            return Err(redb::Error::Corrupted("something has cut the file".to_owned()));
         }
         Ok(())
-    }
-
-    /// Fails when the open file is not the one of its name any longer: removed or replaced, it would take further writes
-    /// and lose them all with the end of this process.
-    pub(super) fn ensure_named(&self) -> Result<(), redb::Error> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let opened = open.as_ref().ok_or(redb::Error::DatabaseClosed)?.inode;
-        if inode(&self.file)? == opened {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the database's name").into())
     }
 
     /// Closes the database and gives its lock back. Snapshots that are still about read no more.

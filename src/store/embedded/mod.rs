@@ -1,25 +1,30 @@
 //! Records in a database file of this gateway's own: durable, for one process. Not shared between gateways.
 
+mod backup;
 mod disk;
 mod high_water;
+mod rest;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::future::{Future, ready};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
-use disk::{Disk, Reopen};
+pub use backup::{Copied, Copier, CopyError};
+use disk::{Disk, FILE, Reopen};
 use high_water::HighWater;
 use tables::{Change, Snapshot, Stored};
 use writer::{Request, Writer};
@@ -29,6 +34,9 @@ const QUEUE: usize = 512;
 
 /// Reads that may be on the disk at once. A disk that hangs holds this many threads and no more.
 const READS: usize = 16;
+
+/// Pieces of a backup that wait for whoever reads it.
+const PIECES: usize = 4;
 
 /// How long the record of a probe may stay when the process dies in the middle.
 const PROBE_LIFE: Duration = Duration::from_secs(10);
@@ -40,9 +48,40 @@ pub struct EmbeddedStore {
     clock: Clock,
     command_timeout: Duration,
     reads: Arc<Semaphore>,
+    backups: Arc<Semaphore>,
     /// None only while the store is dropped.
     requests: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
+}
+
+/// A backup on its way, in pieces. An error in it means that there is no more to come.
+pub type Dump = mpsc::Receiver<io::Result<Bytes>>;
+
+/// Why no backup was begun.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDump {
+    /// One is on its way already.
+    #[error("another backup is under way")]
+    Busy,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Where the database is, and how it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The directory of the database.
+    pub path: PathBuf,
+    /// Whether every page is checked against its checksum before the first request.
+    pub check_at_start: bool,
+}
+
+impl Settings {
+    /// The database in this directory, checked at the start.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), check_at_start: true }
+    }
 }
 
 /// Why the store could not be opened.
@@ -56,7 +95,19 @@ pub enum OpenError {
     /// The database has a layout that this version does not know.
     #[error("the store in {0} was written by another version of oncegate")]
     UnknownLayout(PathBuf),
-    /// The directory or the file cannot be used, or the file is damaged.
+    /// The file is not the one that was written: cut short, changed, or no database at all.
+    #[error(
+        "the store in {path} cannot be opened: {FILE} is damaged ({reason}). Put a backup in its place (`oncegate backup` \
+         makes them). Operations that are not in it may run a second time, and so may all of them when the file is just \
+         removed"
+    )]
+    Damaged {
+        /// The directory.
+        path: PathBuf,
+        /// What the database says.
+        reason: String,
+    },
+    /// The directory or the file cannot be used.
     #[error("the store in {path} cannot be opened: {reason}")]
     Unusable {
         /// The directory.
@@ -67,35 +118,38 @@ pub enum OpenError {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in the directory `path`, which is made if it is missing. Calls end within `command_timeout`.
+    /// Opens the store; its directory is made if it is missing. Calls end within `command_timeout`.
     /// `clock` is calibrated with the store's time; `codec` makes records into bytes.
     ///
     /// # Errors
     /// When another process has it open, it is of another version, or it cannot be read.
-    pub fn open(path: &Path, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
+    pub fn open(settings: &Settings, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
+        let path = &settings.path;
         disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))?;
-        Self::start(path, disk::opener(path), command_timeout, clock, codec)
+        Self::start(settings, disk::opener(path), command_timeout, clock, codec)
     }
 
     fn start(
-        path: &Path,
+        settings: &Settings,
         reopen: Reopen,
         command_timeout: Duration,
         clock: Clock,
         codec: Codec,
     ) -> Result<Self, OpenError> {
-        let (disk, mark) = Disk::open(path, reopen, codec).map_err(|error| OpenError::new(path, error))?;
+        let path = &settings.path;
+        let (disk, mark) =
+            Disk::open(path, reopen, codec, settings.check_at_start).map_err(|error| OpenError::new(path, error))?;
         let mark = mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
         let (disk, time) = (Arc::new(disk), Arc::new(HighWater::new(Clock::system(), mark, Clock::wall())));
         let (requests, queue) = mpsc::channel(QUEUE);
-        let writer = Writer { disk: Arc::clone(&disk), time: Arc::clone(&time), requests: queue };
+        let writer = Writer::new(Arc::clone(&disk), Arc::clone(&time), queue);
         let writer = std::thread::Builder::new()
             .name("embedded-store".to_owned())
             .spawn(|| writer.run())
             .map_err(|error| OpenError::new(path, error.into()))?;
         clock.calibrate(time.now(), Duration::ZERO);
-        let reads = Arc::new(Semaphore::new(READS));
-        Ok(Self { disk, time, clock, command_timeout, reads, requests: Some(requests), writer: Some(writer) })
+        let (reads, backups) = (Arc::new(Semaphore::new(READS)), Arc::new(Semaphore::new(1)));
+        Ok(Self { disk, time, clock, command_timeout, reads, backups, requests: Some(requests), writer: Some(writer) })
     }
 
     /// Frees some expired records, at most 200, and says how many. Writes do the same in passing; this is for a store
@@ -105,6 +159,27 @@ impl EmbeddedStore {
     /// When the store is unavailable.
     pub async fn reclaim(&self) -> Result<usize, StoreError> {
         self.ask(Request::Reclaim).await
+    }
+
+    /// The whole database as it is now, for a [`Copier`]. Changes go on meanwhile and are not in it. It goes at the
+    /// reader's pace, and holds the room of what was changed meanwhile: one at a time.
+    ///
+    /// # Errors
+    /// When another one is under way, or the store is unavailable.
+    pub async fn backup(&self) -> Result<Dump, NoDump> {
+        let permit = Arc::clone(&self.backups).try_acquire_owned().map_err(|_| NoDump::Busy)?;
+        let disk = Arc::clone(&self.disk);
+        let frozen = self.blocking(move || disk.frozen()?.ok_or(redb::Error::DatabaseClosed)).await?;
+        let (sender, dump) = mpsc::channel(PIECES);
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let sink = |piece: Vec<u8>| sender.blocking_send(Ok(piece.into())).is_ok();
+            if let Err(error) = disk::guarded(|| backup::dump(&frozen, sink)) {
+                tracing::error!(%error, "a backup broke off");
+                let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
+            }
+        });
+        Ok(dump)
     }
 
     async fn change(&self, id: &OperationId, expect: Expect, put: Option<&Record>) -> Result<Written, StoreError> {
@@ -125,17 +200,25 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Reads on a thread that may wait for the disk.
+    /// Looks at the records as the last commit left them.
     async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Snapshot, Time) -> Result<T, redb::StorageError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (disk, now) = (Arc::clone(&self.disk), self.time.now());
+        self.blocking(move || Ok(look(&disk.snapshot()?, now)?)).await
+    }
+
+    /// Works on a thread that may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
         self.bounded(async {
             let permit = Arc::clone(&self.reads).acquire_owned().await;
             let work = move || {
                 let _permit = permit;
-                disk::guarded(|| Ok(look(&disk.snapshot()?, now)?)).map_err(|error| error.to_string())
+                disk::guarded(work).map_err(|error| error.to_string())
             };
             let outcome = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()));
             outcome.map_err(|reason| self.mend(reason))
@@ -174,6 +257,19 @@ impl EmbeddedStore {
         self.change(&id, Expect::Fence(record.fence), None).await?;
         Ok(())
     }
+}
+
+/// Hands the database in `path`, which no gateway has open, to `sink` for a [`Copier`], as long as that takes it.
+///
+/// # Errors
+/// When there is none, a gateway has it open, or it cannot be read.
+pub fn dump_closed(path: &Path, sink: impl FnMut(Vec<u8>) -> bool) -> Result<(), OpenError> {
+    let failed = |error| OpenError::new(path, error);
+    let (disk, mark) = Disk::open(path, disk::opener(path), Codec::default(), true).map_err(failed)?;
+    mark.ok_or_else(|| OpenError::UnknownLayout(path.to_owned()))?;
+    let dumped = disk::guarded(|| disk.frozen()?.map_or(Ok(true), |frozen| backup::dump(&frozen, sink)));
+    disk.close();
+    dumped.map(drop).map_err(failed)
 }
 
 impl Store for EmbeddedStore {
@@ -221,6 +317,16 @@ impl OpenError {
     fn new(path: &Path, error: redb::Error) -> Self {
         match error {
             redb::Error::DatabaseAlreadyOpen => Self::InUse(path.to_owned()),
+            redb::Error::Corrupted(reason) => Self::Damaged { path: path.to_owned(), reason },
+            // No gateway ever wrote another version.
+            error @ redb::Error::UpgradeRequired(_) => {
+                Self::Damaged { path: path.to_owned(), reason: error.to_string() }
+            }
+            redb::Error::Io(error)
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                Self::Damaged { path: path.to_owned(), reason: error.to_string() }
+            }
             other => Self::Unusable { path: path.to_owned(), reason: other.to_string() },
         }
     }

@@ -78,6 +78,11 @@ fn take_apart<'a>(id: &OperationId, stored: &'a [u8]) -> Result<(Time, &'a [u8])
     Ok((Time(u64::from_be_bytes(*expires)), body))
 }
 
+/// Whether a stored value is as it was written.
+pub(super) fn is_whole(id: &OperationId, stored: &[u8]) -> bool {
+    take_apart(id, stored).is_ok()
+}
+
 /// What is stored under an operation, for whoever asks at `now`.
 struct Found<'a>(Option<&'a [u8]>);
 
@@ -121,6 +126,22 @@ pub(super) fn high_water(transaction: &ReadTransaction) -> Result<Option<Time>, 
     let layout = facts.get(LAYOUT)?.map(|fact| fact.value());
     let mark = facts.get(HIGH_WATER)?.map_or(0, |fact| fact.value());
     Ok((layout == Some(LAYOUT_VERSION)).then_some(Time(mark)))
+}
+
+/// Everything that a read transaction sees.
+pub(super) struct Frozen {
+    pub(super) records: ReadOnlyTable<Id, &'static [u8]>,
+    pub(super) expiries: ReadOnlyTable<(u64, Id), ()>,
+    pub(super) high_water: Time,
+}
+
+impl Frozen {
+    /// None if the database has a layout that this version does not know.
+    pub(super) fn new(transaction: &ReadTransaction) -> Result<Option<Self>, redb::Error> {
+        let Some(high_water) = high_water(transaction)? else { return Ok(None) };
+        let (records, expiries) = (transaction.open_table(RECORDS)?, transaction.open_table(EXPIRIES)?);
+        Ok(Some(Self { records, expiries, high_water }))
+    }
 }
 
 /// The records of a read transaction.
@@ -194,6 +215,16 @@ impl<'txn> Tables<'txn> {
     /// Remembers the store's time.
     pub(super) fn set_high_water(&mut self, now: Time) -> Result<(), redb::StorageError> {
         self.facts.insert(HIGH_WATER, now.0).map(drop)
+    }
+
+    /// Puts a stored value where it was in another database.
+    pub(super) fn put_record(&mut self, id: &[u8; 32], stored: &[u8]) -> Result<(), redb::StorageError> {
+        self.records.insert(id, stored).map(drop)
+    }
+
+    /// Puts an expiry where it was in another database.
+    pub(super) fn put_expiry(&mut self, expires: Time, id: &[u8; 32]) -> Result<(), redb::StorageError> {
+        self.expiries.insert((expires.0, id), ()).map(drop)
     }
 
     /// Carries out a change if its condition holds.

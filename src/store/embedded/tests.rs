@@ -1,5 +1,8 @@
 //! Faults under the embedded store: a disk that fails, bytes that change, time, and garbage.
 
+mod medium;
+mod power;
+
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -37,7 +40,7 @@ async fn reserve(store: &EmbeddedStore, op: u8) -> Result<Written, StoreError> {
 }
 
 fn open(directory: &Path) -> EmbeddedStore {
-    EmbeddedStore::open(directory, TIMEOUT, Clock::system(), Codec::default()).unwrap()
+    EmbeddedStore::open(&Settings::at(directory), TIMEOUT, Clock::system(), Codec::default()).unwrap()
 }
 
 /// What a test can do to the disk, and see of it.
@@ -102,13 +105,24 @@ fn faulty(directory: &Path) -> (EmbeddedStore, Arc<Faults>) {
     disk::create(directory).unwrap();
     let (file, faults) = (directory.join("records.redb"), Arc::new(Faults::default()));
     let seen = Arc::clone(&faults);
-    let reopen: Reopen = Box::new(move || {
+    let reopen: Reopen = Box::new(move |mut builder| {
         let file = std::fs::File::options().read(true).write(true).open(&file)?;
         // No cache, so that reads reach the disk.
-        let mut builder = disk::builder();
         Ok(builder.set_cache_size(0).create_with_backend(FaultyFile(FileBackend::new(file)?, Arc::clone(&seen)))?)
     });
-    (EmbeddedStore::start(directory, reopen, TIMEOUT, Clock::system(), Codec::default()).unwrap(), faults)
+    (
+        EmbeddedStore::start(&Settings::at(directory), reopen, TIMEOUT, Clock::system(), Codec::default()).unwrap(),
+        faults,
+    )
+}
+
+/// Waits until a store whose disk is well again takes writes.
+async fn recovered(store: &EmbeddedStore) {
+    let start = Clock::instant();
+    while store.probe().await.is_err() {
+        assert!(start.elapsed() < TIMEOUT, "the store does not recover");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Makes `fault` happen, sees the store say so, mends it, and sees the store work again with all it had acknowledged.
@@ -122,9 +136,7 @@ async fn survives(fault: impl Fn(&Faults) -> &AtomicBool) {
     }
     assert!(store.probe().await.is_err());
     fault(&faults).store(false, Ordering::SeqCst);
-    // One more call may be what finds the store closed and opens it.
-    let _ = store.probe().await;
-    assert!(store.probe().await.is_ok());
+    recovered(&store).await;
     assert_eq!(store.load(&id(1)).await.unwrap().unwrap().fence, lasting(1).fence);
     for op in 5..8 {
         assert_eq!(reserve(&store, op).await.unwrap(), Written::Done);
@@ -161,8 +173,7 @@ async fn takes_nothing_while_its_file_is_gone_and_goes_on_when_it_is_back() {
     assert!(matches!(reserve(&store, 2).await, Err(StoreError::Unavailable(_))));
     assert!(store.probe().await.is_err(), "what is written now is lost with the process");
     std::fs::rename(&elsewhere, &home).unwrap();
-    // One more call may be what finds the store closed and opens it.
-    let _ = store.probe().await;
+    recovered(&store).await;
     assert_eq!(reserve(&store, 2).await.unwrap(), Written::Done);
     drop(store);
     let store = open(&home);
@@ -266,12 +277,12 @@ async fn time_goes_on_from_the_stored_mark() {
     let ahead = Clock::wall().plus(Duration::from_hours(1));
     drop(open(directory.path()));
     // What a run under a wall clock an hour ahead would have left.
-    let (disk, _) = Disk::open(directory.path(), disk::opener(directory.path()), Codec::default()).unwrap();
+    let (disk, _) = Disk::open(directory.path(), disk::opener(directory.path()), Codec::default(), false).unwrap();
     disk.commit(|tables| Ok((tables.set_high_water(ahead)?, disk::Changed::Yes))).unwrap();
     disk.close();
     let clock = Clock::system();
     assert!(!clock.is_calibrated());
-    let store = EmbeddedStore::open(directory.path(), TIMEOUT, clock.clone(), Codec::default()).unwrap();
+    let store = EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, clock.clone(), Codec::default()).unwrap();
     assert!(clock.is_calibrated() && clock.now() >= ahead);
     assert!(store.time().await.unwrap() >= ahead);
     // By the wall clock this record would live for an hour yet.
@@ -307,6 +318,7 @@ async fn a_record_whose_bytes_changed_is_neither_free_nor_shown() {
             Ok(transaction.commit()?)
         };
         store.disk.with(spoil).unwrap();
+        store.disk.measure();
         assert!(matches!(store.load(&id(2)).await, Err(StoreError::Unreadable(_))), "byte {changed}");
         assert!(matches!(reserve(&store, 2).await, Err(StoreError::Unreadable(_))));
         assert!(matches!(store.remove(&id(2), lasting(2).fence).await, Err(StoreError::Unreadable(_))));
@@ -387,6 +399,113 @@ fn an_unknown_layout_is_refused() {
     };
     store.disk.with(mark).unwrap();
     drop(store);
-    let error = EmbeddedStore::open(directory.path(), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
+    let error =
+        EmbeddedStore::open(&Settings::at(directory.path()), TIMEOUT, Clock::system(), Codec::default()).err().unwrap();
     assert!(matches!(error, OpenError::UnknownLayout(_)), "{error}");
+}
+
+/// Stores answers of such a size under so many operations.
+async fn fill(store: &EmbeddedStore, count: u8, size: usize) {
+    for op in 0..count {
+        let body = vec![op; size].into();
+        let answer = crate::machine::Answer::Recorded(crate::machine::Recorded { status: 200, headers: vec![], body });
+        let record = Record { state: State::Completed { at: Time(1), answer }, ..lasting(op) };
+        store.write(&id(op), Expect::Absent, &record).await.unwrap();
+    }
+}
+
+async fn dumped(store: &EmbeddedStore) -> Vec<u8> {
+    let (mut dump, mut all) = (store.backup().await.unwrap(), Vec::new());
+    while let Some(piece) = dump.recv().await {
+        all.extend_from_slice(&piece.unwrap());
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_copy_is_the_same_however_it_comes() {
+    let (directory, shelf) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(directory.path());
+    fill(&store, 60, 100_000).await;
+    for op in 60..100 {
+        reserve(&store, op).await.unwrap();
+    }
+    // One is damaged, and stays so: a copy without it would let its operation run again.
+    let spoil = |database: &redb::Database| {
+        let transaction = database.begin_write()?;
+        transaction.open_table(RECORDS)?.insert(&id(7).0, &b"not a record"[..])?;
+        Ok(transaction.commit()?)
+    };
+    store.disk.with(spoil).unwrap();
+    let stream = dumped(&store).await;
+    let page = store.list(Cursor::START, 1_000).await.unwrap();
+    for size in [13_577, 1_000_000, stream.len()] {
+        let to = shelf.path().join(size.to_string());
+        let mut copier = Copier::new(&to).unwrap();
+        stream.chunks(size).for_each(|piece| copier.feed(piece).unwrap());
+        assert!(!to.exists(), "the name comes last");
+        let done = copier.finish().unwrap();
+        assert_eq!((done.records, done.damaged), (100, 1));
+        let copy = open(&to);
+        assert_eq!(kept(&copy), (100, 100));
+        let same = copy.list(Cursor::START, 1_000).await.unwrap();
+        assert_eq!(
+            (same.records, same.unreadable, same.next),
+            (page.records.clone(), page.unreadable, page.next.clone())
+        );
+        assert!(matches!(reserve(&copy, 7).await, Err(StoreError::Unreadable(_))));
+    }
+    // What is begun and not ended leaves nothing.
+    let mut copier = Copier::new(&shelf.path().join("half")).unwrap();
+    copier.feed(&stream[..stream.len() / 2]).unwrap();
+    assert!(matches!(copier.finish(), Err(CopyError::Torn(_))));
+    assert_eq!(shelf.path().read_dir().unwrap().count(), 3);
+}
+
+#[tokio::test]
+async fn a_copy_is_of_the_moment_when_it_was_begun_and_there_is_one_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    fill(&store, 60, 100_000).await;
+    let mut dump = store.backup().await.unwrap();
+    assert!(matches!(store.backup().await, Err(NoDump::Busy)));
+    // Writes go on; what they change is not in the copy.
+    for op in 0..60 {
+        store.remove(&id(op), lasting(op).fence).await.unwrap();
+        reserve(&store, 100 + op).await.unwrap();
+    }
+    let copy = directory.path().join("copy");
+    let mut copier = Copier::new(&copy).unwrap();
+    while let Some(piece) = dump.recv().await {
+        copier.feed(&piece.unwrap()).unwrap();
+    }
+    assert_eq!(copier.finish().unwrap().records, 60);
+    let copy = open(&copy);
+    assert!(copy.load(&id(3)).await.unwrap().is_some() && copy.load(&id(103)).await.unwrap().is_none());
+    // A reader who goes away frees the place.
+    drop(store.backup().await.unwrap());
+    let start = Clock::instant();
+    while store.backup().await.is_err() {
+        assert!(start.elapsed() < TIMEOUT, "nobody frees the place");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_takes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    reserve(&store, 1).await.unwrap();
+    let file = directory.path().join("records.redb");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(4_096).unwrap();
+    for op in 2..6 {
+        assert!(matches!(reserve(&store, op).await, Err(StoreError::Unavailable(_))));
+    }
+    // A whole one in its place is taken without a restart.
+    let fresh = directory.path().join("fresh");
+    std::fs::write(&fresh, &whole).unwrap();
+    std::fs::rename(&fresh, &file).unwrap();
+    recovered(&store).await;
+    assert_eq!(store.load(&id(1)).await.unwrap().unwrap().fence, lasting(1).fence);
 }

@@ -7,7 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::super::{StoreError, Written};
 use super::disk::{Changed, Disk, guarded};
 use super::high_water::HighWater;
+use super::rest::Rest;
 use super::tables::{Answer, Change};
+use crate::clock::Clock;
 use crate::machine::Time;
 
 /// The most changes that share one sync; no more than the reclaim limit, so that full batches free what they add.
@@ -30,9 +32,10 @@ pub(super) enum Request {
 }
 
 pub(super) struct Writer {
-    pub(super) disk: Arc<Disk>,
-    pub(super) time: Arc<HighWater>,
-    pub(super) requests: mpsc::Receiver<Request>,
+    disk: Arc<Disk>,
+    time: Arc<HighWater>,
+    requests: mpsc::Receiver<Request>,
+    rest: Rest,
 }
 
 #[derive(Default)]
@@ -42,6 +45,10 @@ struct Batch {
 }
 
 impl Writer {
+    pub(super) fn new(disk: Arc<Disk>, time: Arc<HighWater>, requests: mpsc::Receiver<Request>) -> Self {
+        Self { disk, time, requests, rest: Rest::default() }
+    }
+
     /// Serves until every sender is gone, then closes the database.
     pub(super) fn run(mut self) {
         while let Some(first) = self.requests.blocking_recv() {
@@ -59,28 +66,51 @@ impl Writer {
 
     /// Keeps the time that was told since the last commit, so that the next run does not take it back.
     fn finish(&self) {
-        let mark = || self.disk.commit(|tables| Ok((tables.set_high_water(self.time.now())?, Changed::Yes)));
-        if let Err(error) = guarded(mark) {
+        if let Err(error) = guarded(|| self.mark()) {
             tracing::warn!(%error, "the embedded store could not keep its time");
         }
         self.disk.close();
     }
 
-    fn serve(&self, mut batch: Batch) {
-        let Err(error) = guarded(|| self.execute(&mut batch)) else { return };
-        tracing::error!(%error, "the embedded store failed; opening it again");
-        batch.fail(&error);
-        // After a fault the database refuses to work until it is opened anew; if that fails, the next batch tries again.
+    fn mark(&self) -> Result<(), redb::Error> {
+        self.disk.commit(|tables| Ok((tables.set_high_water(self.time.now())?, Changed::Yes)))
+    }
+
+    /// Carries a batch out, or says that it cannot. After a fault the database refuses to work until it is opened anew.
+    fn serve(&mut self, mut batch: Batch) {
+        if let Some(why) = self.rest.goes_on(Clock::instant()) {
+            return batch.fail(why);
+        }
+        let done = guarded(|| {
+            self.reopen()?;
+            self.execute(&mut batch)
+        });
+        let Err(error) = done else { return };
+        tracing::error!(%error, "the embedded store failed and is closed");
+        batch.fail(&error.to_string());
+        self.disk.suspect(&error);
         self.disk.close();
-        match self.disk.ensure_open() {
-            Ok(()) => tracing::info!("the embedded store is open again"),
-            Err(error) => tracing::error!(%error, "the embedded store stays closed"),
+        if self.rest.begin(Clock::instant(), &error)
+            && let Err(error) = guarded(|| self.reopen())
+        {
+            tracing::error!(%error, "the embedded store stays closed");
+            self.disk.suspect(&error);
+            self.disk.close();
         }
     }
 
+    /// Opens the database if it is closed. It counts as open when it has taken a write: what a failed sync may have left
+    /// visible and yet not durable is durable from then on.
+    fn reopen(&self) -> Result<(), redb::Error> {
+        if self.disk.ensure_open()? {
+            self.mark()?;
+            tracing::info!("the embedded store is open again");
+        }
+        Ok(())
+    }
+
     fn execute(&self, batch: &mut Batch) -> Result<(), redb::Error> {
-        self.disk.ensure_open()?;
-        self.disk.ensure_named()?;
+        self.disk.ensure_sound()?;
         let now = self.time.now();
         self.refuse_losers(batch, now)?;
         if batch.changes.is_empty() && batch.reclaims.is_empty() {
@@ -136,8 +166,8 @@ impl Batch {
         self.reclaims.drain(..).for_each(|reply| send(reply, Ok(freed)));
     }
 
-    fn fail(self, error: &redb::Error) {
-        let unavailable = || StoreError::Unavailable(error.to_string());
+    fn fail(self, why: &str) {
+        let unavailable = || StoreError::Unavailable(why.to_owned());
         self.changes.into_iter().for_each(|(_, reply)| send(reply, Err(unavailable())));
         self.reclaims.into_iter().for_each(|reply| send(reply, Err(unavailable())));
     }
