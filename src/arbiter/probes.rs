@@ -221,12 +221,15 @@ impl Arbiter {
         self.plan(id, held, terms, now.plus(schedule.first().copied().unwrap_or(absent_after)), now);
     }
 
-    /// A doubt of whatever gateway was met in the store. `soon`: whoever noticed it may be gone, so that it is asked about
-    /// once, whatever the schedule says.
-    pub(super) fn noticed(&self, id: &OperationId, doubt: &Record, terms: &Terms, soon: bool) {
+    /// A doubt of whatever gateway was met in the store. What its schedule says after `from` is still to come; none: whoever
+    /// noticed it may be gone, so that it is asked about at once.
+    pub(super) fn noticed(&self, id: &OperationId, doubt: &Record, terms: &Terms, from: Option<Time>) {
         let now = self.shared.clock.now();
-        let at_once = (soon && terms.schedule.is_some() && doubt.probe.is_some()).then_some(now);
-        if let Some(due) = at_once.or_else(|| terms.next_probe(doubt, now)) {
+        let due = match from {
+            Some(from) => terms.next_probe(doubt, from),
+            None => (terms.schedule.is_some() && doubt.probe.is_some()).then_some(now),
+        };
+        if let Some(due) = due {
             let most = (due.since(now) / 4).clamp(Duration::from_millis(250), SCATTER);
             self.plan(id, doubt, terms, due.plus(most.mul_f64(rand::random())), now);
         }

@@ -98,8 +98,8 @@ impl Sweep {
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
         let Some(Watched { doubt_retention, probed, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
         let now = arbiter.shared().clock.now();
-        let record = match lapse(&record, *doubt_retention, now) {
-            None => record,
+        let (record, from) = match lapse(&record, *doubt_retention, now) {
+            None => (record, (!self.first).then_some(now)),
             Some(doubt) => {
                 let expect = Expect::Fence(record.fence);
                 match arbiter.timed(StoreOp::Settle, arbiter.store().write(id, expect, &doubt)).await? {
@@ -107,7 +107,7 @@ impl Sweep {
                     Written::Lost(_) => return Ok(()),
                     Written::Done => {
                         arbiter.lapsed(id);
-                        doubt
+                        (doubt, Some(now))
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl Sweep {
                 found.expiring += 1;
             }
             if let Some(terms) = probed {
-                arbiter.noticed(id, &record, terms, self.first);
+                arbiter.noticed(id, &record, terms, from);
             }
         }
         Ok(())

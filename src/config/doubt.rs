@@ -5,7 +5,7 @@ use super::reader::Field;
 use super::values::{DAY, HOUR, KIB, MINUTE, Named, Size, Span, Text};
 
 section! {
-    /// How the upstream is asked about operations in doubt. 200 means that the operation was executed: duplicates get that answer. 404 means that it was not, from `absent_after` on. Placeholders in `get` and `headers`: {key}, {scope}, {operation}, {path:NAME}, {query:NAME}, {json:/POINTER}, {form:NAME}, {header:NAME}.
+    /// How the upstream is asked about operations in doubt. 200 means that the operation was executed: duplicates get that answer. 404 means that it was not, from `absent_after` on. Placeholders in `get` and `headers`: `{key}`, `{scope}`, `{operation}`, `{path:NAME}`, `{query:NAME}`, `{json:/POINTER}`, `{form:NAME}`, `{header:NAME}`.
     Probe {
         /// The target of the GET, such as "/orders?ref={key}".
         get: Text = Required("write `get: \"/orders?ref={key}\"`"),

@@ -45,7 +45,11 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy(section, keys.as_ref(), key_age::compile(section, report), around, report);
-    let probing = probe::probing(section, report);
+    let probing = match &section.probe {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => probe::probing(at, report).map(Some),
+    };
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(route, section, report);
@@ -81,8 +85,13 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let require_same = require_same.either(|stated| all_checked(&stated.value, report), || Some(unstated()))??;
     let headers = fingerprint.headers.value()?;
     forwarding(headers, report);
+    let probe = match &section.probe {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => probe::template(route, at, &sources, &scope, report).map(Some),
+    };
     Some(keys::Settings {
-        probe: probe::template(route, section, &sources, &scope, report)?,
+        probe: probe?,
         namespace: namespace.clone(),
         sources,
         dated: section.key_age.either(|_| true, || false)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST};
 
-use super::doubt::Word;
+use super::doubt::{Probe, Word};
 use super::finding::Report;
 use super::reader::{At, Field};
 use super::route::{Idempotency, Route};
@@ -51,9 +51,8 @@ pub(super) fn in_doubt(
     }
 }
 
-/// When the upstream is asked, and for how long; none inside: it is not asked.
-pub(super) fn probing(section: &Idempotency, report: &mut Report) -> Option<Option<Probing>> {
-    let Some(probe) = section.probe.either(Some, || None)? else { return Some(None) };
+/// When the upstream is asked, and for how long.
+pub(super) fn probing(probe: &At<Probe>, report: &mut Report) -> Option<Probing> {
     let schedule = probe.value.schedule.at()?;
     let times: Vec<Duration> = schedule.value.iter().map(|field| Some(field.value()?.0)).collect::<Option<_>>()?;
     if times.len() > MOST_TIMES {
@@ -65,22 +64,21 @@ pub(super) fn probing(section: &Idempotency, report: &mut Report) -> Option<Opti
             "does not grow: each time counts from the doubt's beginning, such as [1s, 5s, 30s]",
         );
     }
-    Some(Some(Probing {
+    Some(Probing {
         schedule: times,
         interval: probe.value.interval.value()?.0,
         timeout: probe.value.timeout.value()?.0,
-    }))
+    })
 }
 
-/// What is asked; none inside: nothing.
+/// What is asked.
 pub(super) fn template(
     route: &Route,
-    section: &Idempotency,
+    probe: &At<Probe>,
     sources: &[Source],
     scope: &Scope,
     report: &mut Report,
-) -> Option<Option<ProbeTemplate>> {
-    let Some(probe) = section.probe.either(Some, || None)? else { return Some(None) };
+) -> Option<ProbeTemplate> {
     let path = route.r#match.value()?.path.value()?;
     let known = Known { sources, scope, segment: &|name| path.parameter(name) };
     let target = probe.value.get.at()?;
@@ -94,7 +92,7 @@ pub(super) fn template(
                        shown another's operation of the same name; add {scope}, or a header with credentials";
         report.warn(&target.place, message);
     }
-    Some(Some(template))
+    Some(template)
 }
 
 fn field(name: &At<Name>, value: &At<Text>, known: &Known<'_>, report: &mut Report) -> Option<(HeaderName, Template)> {

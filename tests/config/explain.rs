@@ -113,3 +113,23 @@ fn what_is_no_request_is_a_fault_of_the_command_line() {
         assert_eq!(oncegate(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+#[test]
+fn what_would_be_asked_about_a_doubt_is_shown_or_why_nothing() {
+    let asking = FILE.replace(
+        "      request_body_limit",
+        "      in_doubt: probe\n      probe: { get: \"/orders?no={json:/no}&of={scope}\" }\n      request_body_limit",
+    );
+    let told = |body: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &asking).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+        command.args(["explain", "--config"]).arg(file.path());
+        let output = command.args(keyed(&["--url", "/orders", "--data", body])).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("probe")).unwrap().trim_start().to_owned()
+    };
+    assert_eq!(told("{\"no\":\"a 1\"}"), "GET /orders?no=a%201&of=42");
+    assert_eq!(told("{}"), "none, so a doubt is held: {json:/no} is not there");
+    assert_eq!(told("{\"no\":1.5}"), "none, so a doubt is held: {json:/no} is no whole number that can be written out");
+}

@@ -208,7 +208,7 @@ fn slow_bodies_of_operators_leave_room_for_probes() {
     assert!(statuses[4..16].iter().all(|status| *status == 503), "the others are not: {statuses:?}");
     let whole = Call::post(&path).json(r#"{"outcome":"executed","reason":"seen"}"#);
     assert_eq!(whole.send(gateway.admin).status, 404, "the places are given back");
-    let large = Call::post(&path).json(&" ".repeat(70_000));
+    let large = Call::post(&path).json(&" ".repeat((1 << 20) + 1));
     assert_eq!(large.send(gateway.admin).status, 413);
 }
 

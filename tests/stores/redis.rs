@@ -25,8 +25,8 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 /// What a call may take over its limit on a busy machine.
 const MARGIN: Duration = Duration::from_millis(800);
 
-fn store_at(url: String) -> RedisStore {
-    RedisStore::new(settings(&url), TIMEOUT, Clock::system())
+fn store_at(url: &str) -> RedisStore {
+    RedisStore::new(settings(url), TIMEOUT, Clock::system())
 }
 
 fn settings(url: &str) -> Settings {
@@ -78,7 +78,7 @@ fn renewed(record: &Record) -> Record {
 #[tokio::test]
 async fn a_reservation_is_one_command_and_carries_its_expiry() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let first = reservation(&store, 1).await;
     server.run::<()>(&["CONFIG", "RESETSTAT"]);
     assert_eq!(store.write(&id(1), Expect::Absent, &first).await.unwrap(), Written::Done);
@@ -98,7 +98,7 @@ async fn a_reservation_is_one_command_and_carries_its_expiry() {
 #[tokio::test]
 async fn a_probe_takes_the_way_of_a_reservation() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     store.probe().await.unwrap();
     assert_eq!(server.run::<u64>(&["DBSIZE"]), 0);
     let stats: String = server.run(&["INFO", "commandstats"]);
@@ -125,7 +125,7 @@ async fn keys_of_others_are_left_alone() {
 async fn a_server_that_is_not_there_costs_little_and_is_found_later() {
     let mut server = RedisServer::start();
     server.kill();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let cause = failure(store.load(&id(1))).await;
     assert!(cause.contains(&server.port().to_string()) && cause.contains("refused"), "{cause}");
     failure(store.probe()).await;
@@ -137,7 +137,7 @@ async fn a_server_that_is_not_there_costs_little_and_is_found_later() {
 #[tokio::test]
 async fn a_paused_server_costs_no_more_than_the_timeout() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     server.pause();
     let cause = failure(store.load(&id(1))).await;
@@ -158,7 +158,7 @@ async fn a_paused_server_costs_no_more_than_the_timeout() {
 #[tokio::test]
 async fn a_restart_heals_within_the_call() {
     let mut server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     server.restart();
     // It has lost everything, its scripts included; the connection is a dead one.
@@ -170,7 +170,7 @@ async fn a_restart_heals_within_the_call() {
 #[tokio::test]
 async fn forgotten_scripts_are_taught_again() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let mut record = reserve(&store, 1).await;
     for _ in 0..3 {
         server.run::<()>(&["SCRIPT", "FLUSH"]);
@@ -187,7 +187,7 @@ async fn forgotten_scripts_are_taught_again() {
 async fn a_demoted_primary_is_left() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port());
-    let store = store_at(proxy.url());
+    let store = store_at(&proxy.url());
     let record = reserve(&store, 1).await;
     assert_eq!(proxy.connections(), 1);
     server.run::<()>(&["REPLICAOF", "127.0.0.1", &server::free_port().to_string()]);
@@ -204,7 +204,7 @@ async fn a_demoted_primary_is_left() {
 #[tokio::test]
 async fn a_full_server_refuses_reservations_and_still_removes() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
     let cause = failure(store.write(&id(2), Expect::Absent, &record)).await;
@@ -221,7 +221,7 @@ async fn a_full_server_refuses_reservations_and_still_removes() {
 #[tokio::test]
 async fn a_server_that_may_evict_is_refused_unless_allowed() {
     let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let cause = failure(store.load(&id(1))).await;
     assert!(cause.contains("allkeys-lru"), "{cause}");
     let condition = store.check().await.unwrap();
@@ -246,7 +246,7 @@ async fn a_server_that_may_evict_is_refused_unless_allowed() {
 #[tokio::test]
 async fn foreign_values_are_unreadable() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     server.run::<()>(&[&b"RPUSH"[..], &key(2), b"a list"]);
     server.run::<()>(&[&b"SET"[..], &key(3), b"not a record"]);
@@ -274,7 +274,7 @@ async fn foreign_values_are_unreadable() {
 #[tokio::test]
 async fn a_busy_server_says_so() {
     let server = Arc::new(RedisServer::start_with(&["--busy-reply-threshold", "20"]));
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     reserve(&store, 1).await;
     let client = redis::Client::open(server.url()).unwrap();
     let endless = std::thread::spawn(move || {
@@ -297,9 +297,9 @@ async fn a_busy_server_says_so() {
 #[tokio::test]
 async fn passwords_are_asked_for_and_never_shown() {
     let server = RedisServer::start_with(&["--requirepass", "s3cret"]);
-    let cause = failure(store_at(server.url()).load(&id(1))).await;
+    let cause = failure(store_at(&server.url()).load(&id(1))).await;
     assert!(cause.contains("NOAUTH"), "{cause}");
-    let with = |password: &str| store_at(format!("redis://:{password}@127.0.0.1:{}", server.port()));
+    let with = |password: &str| store_at(&format!("redis://:{password}@127.0.0.1:{}", server.port()));
     let cause = failure(with("wr0ng").load(&id(1))).await;
     assert!(cause.contains("uthentication") && !cause.contains("wr0ng"), "{cause}");
     reserve(&with("s3cret"), 1).await;
@@ -329,7 +329,7 @@ async fn every_connection_calibrates_the_clock() {
 async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port());
-    let store = store_at(proxy.url());
+    let store = store_at(&proxy.url());
     let record = reservation(&store, 1).await;
     proxy.set(Weather::SwallowReplies);
     failure(store.write(&id(1), Expect::Absent, &record)).await;
@@ -344,7 +344,7 @@ async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
 async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port());
-    let store = store_at(proxy.url());
+    let store = store_at(&proxy.url());
     let record = reservation(&store, 1).await;
     proxy.set(Weather::CutNextReply);
     let written = store.write(&id(1), Expect::Absent, &record).await.unwrap();
@@ -362,7 +362,7 @@ async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
 async fn a_silent_connection_is_replaced_by_the_next_call() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port());
-    let store = store_at(proxy.url());
+    let store = store_at(&proxy.url());
     let record = reserve(&store, 1).await;
     proxy.silence_present_connections();
     failure(store.load(&id(1))).await;
@@ -373,7 +373,7 @@ async fn a_silent_connection_is_replaced_by_the_next_call() {
 #[tokio::test]
 async fn a_large_answer_goes_through_the_scripts_whole() {
     let server = RedisServer::start();
-    let store = store_at(server.url());
+    let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     let body: Vec<u8> = (0..=255).cycle().take(256 << 10).collect();
     let recorded = oncegate::machine::Recorded { status: 200, headers: vec![], body: body.into() };

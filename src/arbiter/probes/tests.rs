@@ -38,7 +38,7 @@ fn each_is_asked_about_in_its_time_the_oldest_first() {
         assert!(plan(&shared, number, time));
     }
     assert_eq!(due(&shared), []);
-    shared.clock.advance(Duration::from_millis(1_000));
+    shared.clock.advance(Duration::from_secs(1));
     assert_eq!(due(&shared), [id(3), id(2)], "a second plan does not put the first off");
     assert_eq!(due(&shared), [id(3), id(2)], "nobody asked, as both turns were dropped");
     for (_, asking) in Probes::due(&shared) {
@@ -46,7 +46,7 @@ fn each_is_asked_about_in_its_time_the_oldest_first() {
         asking.end(next, Time(0));
     }
     assert_eq!(shared.probes.len(), 2, "what is over is forgotten");
-    shared.clock.advance(Duration::from_millis(1_000));
+    shared.clock.advance(Duration::from_secs(1));
     assert_eq!(due(&shared), [id(2), id(1)]);
 }
 
@@ -77,9 +77,9 @@ async fn who_waits_is_woken_by_the_end_however_it_comes() {
         tokio::task::yield_now().await;
         assert!(!both.is_finished());
         if ended {
-            asking.end(None, Time(0))
+            asking.end(None, Time(0));
         } else {
-            drop(asking)
+            drop(asking);
         }
         tokio::time::timeout(Duration::from_secs(20), both).await.unwrap().unwrap();
     }

@@ -35,7 +35,15 @@ impl Cluster {
     /// # Panics
     /// As [`Cluster::start`].
     pub fn start_with(replicas: usize, options: &[&str]) -> Self {
-        let nodes: Vec<_> = (0..PRIMARIES * (1 + replicas)).map(|_| start_node(options)).collect();
+        Self::start_each(replicas, || options.iter().map(|option| (*option).to_owned()).collect())
+    }
+
+    /// The same with options that `options` makes for each node anew.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_each(replicas: usize, options: impl Fn() -> Vec<String>) -> Self {
+        let nodes: Vec<_> = (0..PRIMARIES * (1 + replicas)).map(|_| start_node(&options())).collect();
         let started = Self { nodes };
         started.form();
         until("the cluster serves", || started.serves(replicas));
@@ -131,11 +139,12 @@ impl RedisServer {
     }
 }
 
-fn start_node(options: &[&str]) -> RedisServer {
+fn start_node(options: &[String]) -> RedisServer {
     // By default the second port is the first one and 10,000: nobody has seen whether that one is free.
     let bus = free_port().to_string();
     let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", NODE_TIMEOUT];
-    RedisServer::start_as(Role::Server, &[&own, options].concat())
+    let further: Vec<_> = options.iter().map(String::as_str).collect();
+    RedisServer::start_as(Role::Server, &[&own[..], &further].concat())
 }
 
 /// The slot of a key without braces: CRC-16/XMODEM, modulo the number of slots.
