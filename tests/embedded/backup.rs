@@ -75,7 +75,9 @@ fn a_copy_made_under_load_has_everything_that_was_answered_before_it() {
         let before = done.lock().unwrap().clone();
         let output = back_up(&config, &copy, Some(gateway.admin));
         stopped.store(true, Ordering::SeqCst);
-        clients.into_iter().for_each(|client| client.join().unwrap());
+        for client in clients {
+            client.join().unwrap();
+        }
         gate.open();
         assert!(made(&slow.join().unwrap(), "slow"));
         (before, records(&output))
