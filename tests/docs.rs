@@ -11,6 +11,9 @@ use oncegate::telemetry::{Handshake, Metrics, Outcome, ReloadResult, StoreOp, Ti
 use regex::Regex;
 use serde_json::Value;
 
+/// The pages whose names and links must lead somewhere.
+const PAGES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/reliability.md"];
+
 fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
@@ -88,7 +91,7 @@ fn the_readme_shows_every_command() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let absent: Vec<_> = named_files(&page(name)).into_iter().filter(|file| !root.join(file).exists()).collect();
         assert!(absent.is_empty(), "{name}: {absent:?}");
@@ -142,7 +145,7 @@ fn the_full_reference_has_every_setting() {
 
 #[test]
 fn links_lead_somewhere() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name).parent().unwrap().to_owned();
         let text = page(name);
         let broken: Vec<&str> = links(&text).into_iter().filter(|target| !folder.join(target).exists()).collect();

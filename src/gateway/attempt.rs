@@ -183,9 +183,8 @@ async fn conclude(
 
 /// Renews the lease for as long as it is polled.
 async fn keep_alive(permit: &mut Permit) -> std::convert::Infallible {
-    let pause = permit.heartbeat();
     loop {
-        tokio::time::sleep(pause).await;
+        permit.beat().await;
         if permit.renew().await == Renewal::Lost {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
             std::future::pending::<()>().await;
