@@ -4,6 +4,7 @@
 mod amnesia;
 mod cache;
 mod dispatched;
+mod few_first;
 mod lines;
 mod look;
 mod outage;
