@@ -1,7 +1,7 @@
 //! The verb *settle*, carried out: the rules are asked, the store does what they say, this gateway keeps it in mind.
 
 use super::Arbiter;
-use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, settle};
+use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, settle};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -41,9 +41,14 @@ pub(super) async fn settle_once(
 ) -> Result<Step, StoreError> {
     let shared = arbiter.shared();
     let store = arbiter.store();
+    let attempt = held.fence.attempt;
+    if ending.frees(held) && matches!(held.state, State::InFlight { .. }) {
+        // Before the record goes: from here on nobody may take its absence for a loss.
+        shared.dispatched.forget(id, attempt);
+    }
     let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
         Settling::Done(settled) => {
-            arbiter.keep_in_mind(id, settled, None);
+            arbiter.keep_in_mind(id, attempt, settled, None);
             return Ok(Step::Settled(settled));
         }
         Settling::Write { expect, record, settled } => {
@@ -68,7 +73,7 @@ pub(super) async fn settle_once(
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);
             }
-            arbiter.keep_in_mind(id, settled, record.as_ref());
+            arbiter.keep_in_mind(id, attempt, settled, record.as_ref());
             Ok(Step::Settled(settled))
         }
     }

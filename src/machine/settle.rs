@@ -28,6 +28,18 @@ pub enum Ending {
     Unknown(Cause),
 }
 
+impl Ending {
+    /// Whether the end of the attempt that holds this record proves that its key may be free. A never-sent attempt proves
+    /// nothing about the ones before it.
+    pub fn frees(&self, held: &Record) -> bool {
+        match self {
+            Self::Answered { judgement, .. } => *judgement == Judgement::Release,
+            Self::NotSent => held.number == 1,
+            Self::Unknown(_) => false,
+        }
+    }
+}
+
 /// What settling asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settling {
