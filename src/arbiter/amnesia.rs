@@ -32,8 +32,12 @@ impl Arbiter {
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
             return Ok(found);
         }
-        if self.was_ended(id, known).await? {
-            shared.dispatched.forget(id);
+        // Asked again: the attempt may have freed the key while this was on its way.
+        let still_known = shared.dispatched.known(id, shared.clock.now());
+        if still_known.is_none_or(|still| still.fence.attempt != known.fence.attempt)
+            || self.was_ended(id, known).await?
+        {
+            shared.dispatched.forget(id, known.fence.attempt);
             let removed = self.timed(StoreOp::Remove, self.store().remove(id, record.fence)).await?;
             return Ok(if let Written::Lost(found) = removed { found } else { None });
         }
@@ -63,14 +67,14 @@ impl Arbiter {
         tracing::error!(operation = %id.short(), state, "the store has lost a record; it is written again");
     }
 
-    /// Keeps in mind what settling has made of the record.
+    /// Keeps in mind how long the record stays that settling has made. What frees a key is
+    /// [forgotten](super::Dispatched::forget) before it happens.
     pub(super) fn keep_in_mind(&self, id: &OperationId, settled: Settled, record: Option<&Record>) {
         let dispatched = &self.shared().dispatched;
         match (settled, record) {
             (Settled::Kept(until), _) => dispatched.stays(id, until),
             (Settled::Doubted, Some(doubt)) => dispatched.stays(id, doubt.expires),
-            (Settled::Released | Settled::NotSent, _) => dispatched.forget(id),
-            (Settled::Doubted, None) | (Settled::Superseded, _) => {}
+            (Settled::Doubted, None) | (Settled::Released | Settled::NotSent | Settled::Superseded, _) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::machine::{Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
+use crate::machine::{AttemptId, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
 use crate::telemetry::Metrics;
 
 /// As many locks as workers seldom meet at.
@@ -95,9 +95,15 @@ impl Dispatched {
         }
     }
 
-    /// The operation's record is gone, and rightly so.
-    pub(super) fn forget(&self, id: &OperationId) {
-        self.shard(id).forget(id);
+    /// The attempt's record goes, and rightly so. Said before it is gone: whoever finds it gone already must not take it
+    /// for lost. What is known of another attempt stays. Says whether this one was known.
+    pub(super) fn forget(&self, id: &OperationId, attempt: AttemptId) -> bool {
+        let mut shard = self.shard(id);
+        let is_known = shard.entries.get(id).is_some_and(|entry| entry.fence.attempt == attempt);
+        if is_known {
+            shard.forget(id);
+        }
+        is_known
     }
 
     fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
@@ -184,7 +190,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::AttemptId;
 
     const NOW: Time = Time(10_000);
 
@@ -235,7 +240,9 @@ mod tests {
         set.stays(&id(1), Time(20_000));
         assert_eq!(set.known(&id(1), Time(19_000)), None);
         assert_eq!(set.known(&id(1), NOW), Some(record(20_000)));
-        set.forget(&id(1));
+        set.forget(&id(1), AttemptId([4; 16]));
+        assert_eq!(set.known(&id(1), NOW), Some(record(20_000)), "another attempt's end is not this one's");
+        set.forget(&id(1), AttemptId([3; 16]));
         assert_eq!(set.known(&id(1), NOW), None);
         assert!(lock(&set.shards[0]).expiries.is_empty());
     }

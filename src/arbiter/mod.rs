@@ -243,7 +243,8 @@ impl Arbiter {
             && let Some(known) = dispatched.begin(id, record, clock.now())
             && expect == Expect::Absent
         {
-            // Dispatched between the two looks, and lost since.
+            // Dispatched between the two looks, and lost since. Nobody acts on the claim.
+            dispatched.begin(id, &known, clock.now());
             let known = asked_by(known, record);
             return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
         }

@@ -41,7 +41,9 @@ pub(super) async fn settle_once(
 ) -> Result<Step, StoreError> {
     let shared = arbiter.shared();
     let store = arbiter.store();
-    let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
+    let settling = settle(held, found, ending, policy, shared.clock.now());
+    let forgotten = settling.frees() && shared.dispatched.forget(id, held.fence.attempt);
+    let (written, settled, record) = match settling {
         Settling::Done(settled) => {
             arbiter.keep_in_mind(id, settled, None);
             return Ok(Step::Settled(settled));
@@ -63,7 +65,13 @@ pub(super) async fn settle_once(
         }
     };
     match written {
-        Written::Lost(newer) => Ok(Step::Lost(newer)),
+        Written::Lost(newer) => {
+            if let (true, Some(newer)) = (forgotten, &newer) {
+                // It has moved on and goes on living.
+                shared.dispatched.begin(id, newer, shared.clock.now());
+            }
+            Ok(Step::Lost(newer))
+        }
         Written::Done => {
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);

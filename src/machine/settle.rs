@@ -51,6 +51,14 @@ pub enum Settling {
     Done(Settled),
 }
 
+impl Settling {
+    /// Whether the attempt's end frees the key, if no other attempt has taken it meanwhile.
+    pub fn frees(&self) -> bool {
+        let (Self::Write { settled, .. } | Self::Remove { settled, .. } | Self::Done(settled)) = self;
+        matches!(settled, Settled::Released | Settled::NotSent)
+    }
+}
+
 /// What became of a settled attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {

@@ -7,6 +7,7 @@ use oncegate::arbiter::{Admitted, Renewal, Resolved};
 use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Record, Settled, State};
 
 use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id};
+use crate::watched::Fault;
 
 const AMNESIA: &str = "oncegate_store_amnesia_total";
 
@@ -171,4 +172,39 @@ async fn a_loss_in_the_midst_of_two_equal_claims_lets_one_run() {
         assert!(matches!(told, Admitted::Duplicate(Duplicate::InFlight { .. })));
     }
     assert!(first.settle(answered(&ward.terms, 201, 9)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_that_is_just_being_freed_is_not_taken_for_a_lost_one() {
+    let ward = Ward::new(1, InDoubt::Hold, 0);
+    let first = ward.permit(1).await;
+    // The removal is carried out, and its reply is on its way.
+    ward.store.fail([Fault::Hangs]);
+    let mut freed = Box::pin(first.settle(answered(&ward.terms, 422, 9)));
+    assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());
+    let second = ward.permit(1).await;
+    drop(freed);
+    ward.settled().await;
+    assert_eq!(ward.metric(AMNESIA), 0.0);
+    assert!(matches!(second.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
+    ward.store.lose(&id(1)).await;
+    assert!(
+        matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }),
+        "the first one's end is not the second one's"
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_was_freed_while_its_record_was_written_again_is_free() {
+    let ward = Ward::plain();
+    let first = ward.permit(1).await;
+    // A duplicate's look is late: its claim comes to the store after the key was freed.
+    ward.store.fail([Fault::Slow]);
+    let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
+    let late = tokio::spawn(async move { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() });
+    tokio::task::yield_now().await;
+    assert!(first.settle(answered(&ward.terms, 422, 9)).await.is_ok());
+    ward.store.go_on();
+    assert!(matches!(late.await.unwrap(), Admitted::Proceed(_)));
+    assert_eq!(ward.metric(AMNESIA), 0.0);
 }
