@@ -124,12 +124,14 @@ pub struct Recorded {
 
 /// How many versions a series has: more than an attempt ever renews.
 const SERIES: u32 = 1 << 16;
+/// How many kinds of state have series of their own, in turn.
+const KINDS: u32 = 3;
 
 impl Record {
     /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
-    /// a late write or removal that was meant for the lost record must not fit.
+    /// a late write or removal that was meant for the lost record must not fit. The series is one of the same kind.
     pub(super) fn anew(&self) -> Self {
-        let fence = Fence { version: self.fence.version.saturating_add(SERIES), ..self.fence };
+        let fence = Fence { version: self.fence.version.saturating_add(KINDS * SERIES), ..self.fence };
         Self { fence, ..self.clone() }
     }
 
@@ -150,7 +152,7 @@ impl Record {
             State::Completed { .. } => 2,
         };
         let next = self.fence.version / SERIES + 1;
-        let series = next + (kind + 3 - next % 3) % 3;
+        let series = next + (kind + KINDS - next % KINDS) % KINDS;
         let fence = Fence { version: series.saturating_mul(SERIES), ..self.fence };
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
         Self { fence, state, expires, probe, ..self.clone() }

@@ -427,6 +427,24 @@ fn a_lost_outcome_that_is_still_known_is_that_outcome() {
     assert!(again.fence.version > completed.fence.version);
 }
 
+/// A late write names the kind of state that it was meant for: however often an outcome is written again, it never gets
+/// a fence that a running attempt or a doubt may have had.
+#[test]
+fn what_is_written_again_stays_among_its_own_kind() {
+    const SERIES: u32 = 1 << 16;
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let ending = kept(&system, 7);
+    system.settle(&held, &ending);
+    let mut record = stored(&system).clone();
+    for _ in 0..5 {
+        assert_eq!(record.fence.version / SERIES % 3, 2);
+        record = recall(&record, None, system.policy.doubt_retention, system.now);
+    }
+    let again = recall(&held, Some(system.policy.lease), system.policy.doubt_retention, system.now);
+    assert_eq!(again.fence.version / SERIES % 3, 0);
+}
+
 #[test]
 fn an_outcome_may_say_how_long_it_is_remembered_within_bounds() {
     for (wish, millis) in [(0, 1_000), (90, 90_000), (DOUBT_RETENTION, DOUBT_RETENTION)] {
