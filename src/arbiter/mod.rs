@@ -147,6 +147,8 @@ impl Arbiter {
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
                 if !self.may_act_on(id, Expect::Absent) {
+                    // To be withdrawn, as a claim that nobody acts on.
+                    drop(Pending::new(self, *id, &record, &terms.policy));
                     return Err(begun_elsewhere(id));
                 }
                 self.shared.dispatched.begin(id, &record, now);
@@ -288,6 +290,10 @@ impl Arbiter {
     /// A lease ended unheard of, and that is written down.
     fn lapsed(&self, id: &OperationId) {
         self.shared.metrics.lease_lost();
+        if self.shared.journal.is_some() {
+            // Its record lives on, perhaps for longer than the filter has run: an earlier process may have claimed it.
+            self.shared.filter.insert(id);
+        }
         self.shared.lines.wake(id);
         tracing::warn!(operation = %id.short(), why = "its lease ended unheard of", "in doubt");
     }
