@@ -6,9 +6,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use oncegate::config::parse;
+use oncegate::config::{parse, schema};
 use oncegate::telemetry::{Handshake, Metrics, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use regex::Regex;
+use serde_json::Value;
+
+/// The pages whose names and links must lead somewhere.
+const PAGES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/reliability.md"];
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -87,7 +91,7 @@ fn the_readme_shows_every_command() {
 
 #[test]
 fn files_that_are_named_exist() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let absent: Vec<_> = named_files(&page(name)).into_iter().filter(|file| !root.join(file).exists()).collect();
         assert!(absent.is_empty(), "{name}: {absent:?}");
@@ -118,9 +122,30 @@ fn the_readme_lists_every_alert() {
     assert_eq!(missing(&page("README.md"), names), Vec::<&str>::new());
 }
 
+/// Names of settings, in every section of a JSON Schema.
+fn settings(schema: &Value, names: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(members) => {
+            let own = members.get("properties").and_then(Value::as_object);
+            names.extend(own.into_iter().flatten().map(|(name, _)| name.clone()));
+            members.values().for_each(|member| settings(member, names));
+        }
+        Value::Array(members) => members.iter().for_each(|member| settings(member, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_full_reference_has_every_setting() {
+    let mut names = BTreeSet::new();
+    settings(&schema(), &mut names);
+    assert!(names.len() > 100, "{names:?}");
+    assert_eq!(missing(&page("config/oncegate.yaml"), names.iter().map(String::as_str)), Vec::<&str>::new());
+}
+
 #[test]
 fn links_lead_somewhere() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md"] {
+    for name in PAGES {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name).parent().unwrap().to_owned();
         let text = page(name);
         let broken: Vec<&str> = links(&text).into_iter().filter(|target| !folder.join(target).exists()).collect();

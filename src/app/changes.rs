@@ -1,6 +1,6 @@
 //! What differs between two configurations: for the log, and for what a running gateway cannot change. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Settings, show};
 use crate::gateway::Route;
@@ -82,20 +82,24 @@ fn by_name<T: PartialEq>(what: &str, old: &[(String, T)], new: &[(String, T)]) -
 /// The names of further top-level settings that differ.
 fn others(old: &Settings, new: &Settings) -> Vec<String> {
     let (old, new) = (show(old), show(new));
-    let lists = ["routes", "upstreams"];
-    let lines = |text: &str| -> BTreeSet<(String, String)> {
-        let mut section = String::new();
-        let named = text.lines().map(|line| {
-            if !line.starts_with(' ') {
-                line.split(':').next().unwrap_or_default().clone_into(&mut section);
-            }
-            (section.clone(), line.to_owned())
-        });
-        named.collect()
-    };
-    let (old, new) = (lines(&old), lines(&new));
-    let names: BTreeSet<&String> = old.symmetric_difference(&new).map(|(section, _)| section).collect();
-    names.into_iter().filter(|name| !lists.contains(&name.as_str())).cloned().collect()
+    let (old, new) = (sections(&old), sections(&new));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differs =
+        |name: &&&String| !["routes", "upstreams"].contains(&name.as_str()) && old.get(**name) != new.get(**name);
+    names.iter().filter(differs).map(|name| (*name).clone()).collect()
+}
+
+/// The lines of each top-level setting, in their order: it says which of several keys seals.
+fn sections(text: &str) -> BTreeMap<String, Vec<&str>> {
+    let mut sections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut name = "";
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            name = line.split(':').next().unwrap_or_default();
+        }
+        sections.entry(name.to_owned()).or_default().push(line);
+    }
+    sections
 }
 
 #[cfg(test)]
@@ -129,6 +133,16 @@ routes:
             BASE.replace("name: two", "name: three").replace("  b:", "  c:").replace("upstream: b", "upstream: c");
         assert_eq!(told(&other), "routes: three added, two removed; upstreams: c added, b removed");
         assert_eq!(told(&format!("limits: {{ in_flight: 7 }}\ndrain_delay: 1s\n{BASE}")), "drain_delay; limits");
+    }
+
+    #[test]
+    fn another_order_of_keys_is_a_change_and_needs_no_restart() {
+        let key = |id: &str| format!("{{ id: {id}, secret: '{}' }}", "ab".repeat(32));
+        let with = |keys: [String; 2]| format!("store: {{ encryption: {{ keys: [ {} ] }} }}\n{BASE}", keys.join(", "));
+        let (old, new) = (settings(&with([key("a"), key("b")])), settings(&with([key("b"), key("a")])));
+        assert_eq!(summary(&old, &new), "store");
+        let none: [&str; 0] = [];
+        assert_eq!(fixed(&old, &new), none);
     }
 
     #[test]

@@ -8,15 +8,44 @@
 use sha2::{Digest, Sha256};
 
 use super::Arbiter;
+use super::dispatched::Known;
 use crate::machine::{
     Answer, AttemptId, Expect, Fence, NamespaceTag, OperationId, Policy, Print, Prints, Record, Settled, State, Time,
-    recall,
+    asked_by, recall,
 };
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
 impl Arbiter {
-    /// Writes what is known of an operation in the place of its claim, and returns what the store then holds. Nothing, if
+    /// What stands for an operation that this gateway dispatched, in the place of a claim. Nothing, if it may be claimed.
+    ///
+    /// For an attempt that runs here nothing is written: that could come after the attempt has ended, and hold a key that
+    /// is free. If its record was lost, its own heartbeat, which is called for, or its outcome writes it again.
+    pub(super) async fn instead(
+        &self,
+        id: &OperationId,
+        known: &Known,
+        claim: &Record,
+        policy: &Policy,
+    ) -> Result<Option<Record>, StoreError> {
+        let lost = asked_by(known.record.clone(), claim);
+        if !known.running {
+            return self.recall(id, Expect::Absent, &lost, policy).await;
+        }
+        // It is measured as what it stands for.
+        let found = self.timed(StoreOp::Reserve, self.store().load(id)).await?;
+        Ok(found.or_else(|| self.running(id, policy)))
+    }
+
+    /// The record of the attempt that runs here, as it stands in the store or soon will again.
+    pub(super) fn running(&self, id: &OperationId, policy: &Policy) -> Option<Record> {
+        let now = self.shared().clock.now();
+        let known = self.shared().dispatched.known(id, now).filter(|known| known.running)?;
+        self.shared().lines.missed(id);
+        Some(self.recalled(id, &known.record, true, policy))
+    }
+
+    /// Writes what is known of an operation whose attempt has ended, and returns what the store then holds. Nothing, if
     /// its record is gone rightly: it may be claimed.
     pub(super) async fn recall(
         &self,
@@ -26,15 +55,15 @@ impl Arbiter {
         policy: &Policy,
     ) -> Result<Option<Record>, StoreError> {
         let shared = self.shared();
-        let record = self.recalled(id, known, policy);
+        let record = self.recalled(id, known, false, policy);
         // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
         // meets a claim that nobody acts on.
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
             return Ok(found);
         }
-        // Asked again: the attempt may have freed the key while this was on its way.
+        // Asked again: it may have been freed here while this was on its way.
         let still_known = shared.dispatched.known(id, shared.clock.now());
-        if still_known.is_none_or(|still| still.fence.attempt != known.fence.attempt)
+        if still_known.is_none_or(|still| still.record.fence.attempt != known.fence.attempt)
             || self.was_ended(id, known).await?
         {
             shared.dispatched.forget(id, known.fence.attempt);
@@ -46,12 +75,11 @@ impl Arbiter {
     }
 
     /// What stands in the place of a lost record, by what this gateway knows.
-    pub(super) fn recalled(&self, id: &OperationId, known: &Record, policy: &Policy) -> Record {
+    pub(super) fn recalled(&self, id: &OperationId, known: &Record, running: bool, policy: &Policy) -> Record {
         let shared = self.shared();
         let now = shared.clock.now();
         let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
-        let lease = shared.lines.runs(id, known.fence.attempt).then_some(policy.lease);
-        recall(kept.as_ref().unwrap_or(known), lease, policy.doubt_retention, now)
+        recall(kept.as_ref().unwrap_or(known), running.then_some(policy.lease), policy.doubt_retention, now)
     }
 
     /// A record that the store had lost stands in it again.
@@ -67,14 +95,15 @@ impl Arbiter {
         tracing::error!(operation = %id.short(), state, "the store has lost a record; it is written again");
     }
 
-    /// Keeps in mind how long the record stays that settling has made. What frees a key is
-    /// [forgotten](super::Dispatched::forget) before it happens.
-    pub(super) fn keep_in_mind(&self, id: &OperationId, settled: Settled, record: Option<&Record>) {
+    /// Keeps in mind what settling has made of the record, and that this attempt has ended.
+    pub(super) fn keep_in_mind(&self, id: &OperationId, attempt: AttemptId, settled: Settled, record: Option<&Record>) {
         let dispatched = &self.shared().dispatched;
         match (settled, record) {
-            (Settled::Kept(until), _) => dispatched.stays(id, until),
-            (Settled::Doubted, Some(doubt)) => dispatched.stays(id, doubt.expires),
-            (Settled::Doubted, None) | (Settled::Released | Settled::NotSent | Settled::Superseded, _) => {}
+            (Settled::Kept(until), _) => dispatched.stays(id, attempt, until),
+            (Settled::Doubted, Some(doubt)) => dispatched.stays(id, attempt, doubt.expires),
+            (Settled::Doubted, None) | (Settled::Superseded, _) => dispatched.ended(id, attempt),
+            // Forgotten before it was done.
+            (Settled::Released | Settled::NotSent, _) => {}
         }
     }
 

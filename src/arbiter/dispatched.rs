@@ -42,6 +42,16 @@ struct Entry {
     credentials: Option<Print>,
     namespace: NamespaceTag,
     expires: Time,
+    running: bool,
+}
+
+/// What is known of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The record as it was when the attempt began.
+    pub(super) record: Record,
+    /// Whether the attempt has not ended: then it may be freed at any moment.
+    pub(super) running: bool,
 }
 
 impl Dispatched {
@@ -65,45 +75,47 @@ impl Dispatched {
         self.len() == 0
     }
 
-    /// An attempt is about to be dispatched under this record. Returns what else was known of the operation.
-    pub(super) fn begin(&self, id: &OperationId, record: &Record, now: Time) -> Option<Record> {
+    /// An attempt is about to be dispatched under this record, or goes on under it.
+    pub(super) fn begin(&self, id: &OperationId, record: &Record, now: Time) {
+        let entry = Entry::of(record);
         let most = self.most.load(Ordering::Relaxed);
         let mut shard = self.shard(id);
-        let before = shard.live(id, now);
         shard.forget(id);
         shard.reclaim(now);
         if most > 0 {
             // Rounded up, so that a small bound still leaves each shard a place.
             let dropped = shard.make_room(most.div_ceil(SHARDS));
-            shard.put(*id, Entry::of(record));
+            shard.put(*id, entry);
             drop(shard);
             self.metrics.kept().dispatched_dropped(dropped);
         }
-        before
     }
 
     /// What the store has to hold of the operation.
-    pub(super) fn known(&self, id: &OperationId, now: Time) -> Option<Record> {
+    pub(super) fn known(&self, id: &OperationId, now: Time) -> Option<Known> {
         self.shard(id).live(id, now)
     }
 
-    /// The operation's record stays until then, whoever's attempt it speaks of.
-    pub(super) fn stays(&self, id: &OperationId, until: Time) {
+    /// The operation's record stays until then, whoever's attempt it speaks of. This attempt has ended.
+    pub(super) fn stays(&self, id: &OperationId, attempt: AttemptId, until: Time) {
         let mut shard = self.shard(id);
         if let Some(entry) = shard.forget(id) {
-            shard.put(*id, Entry { expires: until, ..entry });
+            let running = entry.running && entry.fence.attempt != attempt;
+            shard.put(*id, Entry { expires: until, running, ..entry });
         }
     }
 
-    /// The attempt's record goes, and rightly so. Said before it is gone: whoever finds it gone already must not take it
-    /// for lost. What is known of another attempt stays. Says whether this one was known.
+    /// This attempt has ended, whatever became of it.
+    pub(super) fn ended(&self, id: &OperationId, attempt: AttemptId) {
+        if let Some(entry) = self.shard(id).of(id, attempt) {
+            entry.running = false;
+        }
+    }
+
+    /// This attempt's record is gone, or may go, and rightly so. Says whether it was known.
     pub(super) fn forget(&self, id: &OperationId, attempt: AttemptId) -> bool {
         let mut shard = self.shard(id);
-        let is_known = shard.entries.get(id).is_some_and(|entry| entry.fence.attempt == attempt);
-        if is_known {
-            shard.forget(id);
-        }
-        is_known
+        shard.of(id, attempt).is_some() && shard.forget(id).is_some()
     }
 
     fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
@@ -117,8 +129,13 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Shard {
-    fn live(&self, id: &OperationId, now: Time) -> Option<Record> {
-        self.entries.get(id).filter(|entry| now.plus(MARGIN) < entry.expires).map(Entry::record)
+    fn live(&self, id: &OperationId, now: Time) -> Option<Known> {
+        let entry = self.entries.get(id).filter(|entry| now.plus(MARGIN) < entry.expires)?;
+        Some(Known { record: entry.record(), running: entry.running })
+    }
+
+    fn of(&mut self, id: &OperationId, attempt: AttemptId) -> Option<&mut Entry> {
+        self.entries.get_mut(id).filter(|entry| entry.fence.attempt == attempt)
     }
 
     fn put(&mut self, id: OperationId, entry: Entry) {
@@ -169,6 +186,7 @@ impl Entry {
             credentials: record.credentials,
             namespace: record.namespace,
             expires: record.expires,
+            running: matches!(record.state, State::InFlight { .. }),
         }
     }
 
@@ -192,6 +210,8 @@ mod tests {
     use super::*;
 
     const NOW: Time = Time(10_000);
+    const ATTEMPT: AttemptId = AttemptId([3; 16]);
+    const OTHER: AttemptId = AttemptId([4; 16]);
 
     fn id(number: u16) -> OperationId {
         let mut id = OperationId([0; 32]);
@@ -201,7 +221,7 @@ mod tests {
 
     fn record(expires: u64) -> Record {
         Record {
-            fence: Fence { attempt: AttemptId([3; 16]), version: 1 },
+            fence: Fence { attempt: ATTEMPT, version: 1 },
             number: 2,
             state: State::InFlight { since: Time(9_000), lease: Time(9_000) },
             prints: Prints { raw: Print([1; 16]), canonical: Print([2; 16]), settings: 3 },
@@ -223,26 +243,30 @@ mod tests {
     #[test]
     fn knows_what_was_dispatched_until_shortly_before_its_expiry() {
         let set = set(1_000);
-        assert_eq!(set.begin(&id(1), &record(60_000), NOW), None);
-        assert_eq!(set.known(&id(1), Time(58_999)), Some(record(60_000)));
+        set.begin(&id(1), &record(60_000), NOW);
+        assert_eq!(set.known(&id(1), Time(58_999)), Some(Known { record: record(60_000), running: true }));
         assert_eq!(set.known(&id(1), Time(59_000)), None, "the store's clock may be there already");
         assert_eq!(set.known(&id(2), NOW), None);
-        assert_eq!(set.begin(&id(1), &record(70_000), NOW), Some(record(60_000)));
+        set.begin(&id(1), &record(70_000), NOW);
+        assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(70_000), running: true }));
         assert_eq!((set.len(), dropped(&set)), (1, false));
     }
 
     #[test]
     fn follows_what_becomes_of_a_record() {
         let set = set(1_000);
-        set.stays(&id(1), Time(90_000));
+        set.stays(&id(1), ATTEMPT, Time(90_000));
         assert!(set.is_empty(), "what was not dispatched here is not known");
         set.begin(&id(1), &record(60_000), NOW);
-        set.stays(&id(1), Time(20_000));
+        set.stays(&id(1), OTHER, Time(20_000));
         assert_eq!(set.known(&id(1), Time(19_000)), None);
-        assert_eq!(set.known(&id(1), NOW), Some(record(20_000)));
-        set.forget(&id(1), AttemptId([4; 16]));
-        assert_eq!(set.known(&id(1), NOW), Some(record(20_000)), "another attempt's end is not this one's");
-        set.forget(&id(1), AttemptId([3; 16]));
+        assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(20_000), running: true }));
+        set.ended(&id(1), OTHER);
+        set.forget(&id(1), OTHER);
+        assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(20_000), running: true }), "that was another");
+        set.ended(&id(1), ATTEMPT);
+        assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(20_000), running: false }));
+        set.forget(&id(1), ATTEMPT);
         assert_eq!(set.known(&id(1), NOW), None);
         assert!(lock(&set.shards[0]).expiries.is_empty());
     }

@@ -19,8 +19,14 @@ pub struct Lines {
 #[derive(Default)]
 struct Entry {
     /// The attempt that runs here, if one does.
-    running: Option<AttemptId>,
+    running: Option<Running>,
     line: Option<Arc<Line>>,
+}
+
+struct Running {
+    attempt: AttemptId,
+    /// Told when its record is not in the store.
+    missed: Arc<Notify>,
 }
 
 /// The line of one operation.
@@ -62,16 +68,28 @@ impl Lines {
         Some(Place { lines: self, id, line })
     }
 
-    /// An attempt begins here.
-    pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) {
-        self.with(&id, |shard| shard.entry(id).or_default().running = Some(attempt));
+    /// An attempt begins here. What it gets is notified when its record is missed.
+    pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) -> Arc<Notify> {
+        let missed = Arc::new(Notify::new());
+        let running = Running { attempt, missed: Arc::clone(&missed) };
+        self.with(&id, |shard| shard.entry(id).or_default().running = Some(running));
+        missed
+    }
+
+    /// The store does not have the record of the attempt that runs here.
+    pub(super) fn missed(&self, id: &OperationId) {
+        self.with(id, |shard| {
+            if let Some(running) = shard.get(id).and_then(|entry| entry.running.as_ref()) {
+                running.missed.notify_one();
+            }
+        });
     }
 
     /// The attempt that began here has ended: everyone in line is woken, once.
     pub(super) fn end(&self, id: &OperationId, attempt: AttemptId) {
         let line = self.with(id, |shard| {
             let entry = shard.get_mut(id)?;
-            if entry.running == Some(attempt) {
+            if entry.runs(attempt) {
                 entry.running = None;
             }
             let line = entry.line.clone();
@@ -94,7 +112,7 @@ impl Lines {
 
     /// Whether that attempt runs here, or has ended here with an outcome that the store has not taken yet.
     pub(super) fn runs(&self, id: &OperationId, attempt: AttemptId) -> bool {
-        self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running == Some(attempt)))
+        self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.runs(attempt)))
     }
 
     fn runs_here(&self, id: &OperationId) -> bool {
@@ -104,6 +122,12 @@ impl Lines {
     fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut HashMap<OperationId, Entry>) -> T) -> T {
         let shard = &self.shards[usize::from(id.0[0]) % self.shards.len()];
         look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Entry {
+    fn runs(&self, attempt: AttemptId) -> bool {
+        self.running.as_ref().is_some_and(|running| running.attempt == attempt)
     }
 }
 

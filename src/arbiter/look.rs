@@ -40,7 +40,9 @@ impl Arbiter {
     async fn lost(&self, inquiry: &Inquiry, policy: &Policy) -> Result<Option<Record>, StoreError> {
         let (shared, id) = (self.shared(), &inquiry.operation);
         match shared.dispatched.known(id, shared.clock.now()) {
-            Some(known) if !self.was_ended(id, &known).await? => Ok(Some(self.recalled(id, &known, policy))),
+            Some(known) if !self.was_ended(id, &known.record).await? => {
+                Ok(Some(self.recalled(id, &known.record, known.running, policy)))
+            }
             _ => Ok(None),
         }
     }

@@ -146,13 +146,13 @@ impl Arbiter {
         let (id, now) = (&arrival.operation, self.shared.clock.now());
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
-                if !self.may_act_on(id, Expect::Absent) {
-                    // To be withdrawn, as a claim that nobody acts on.
-                    drop(Pending::new(self, *id, &record, &terms.policy));
-                    return Err(begun_elsewhere(id));
+                let pending = Pending::new(self, *id, &record, &terms.policy);
+                // What it was written over: a further attempt's, over the doubt that it knows of.
+                let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
+                match self.stands(id, expect, &record, &terms.policy, pending).await? {
+                    Written::Done => Round::Told(self.permit(*id, record, terms)),
+                    Written::Lost(newer) => Round::Again(newer),
                 }
-                self.shared.dispatched.begin(id, &record, now);
-                Round::Told(self.permit(*id, record, terms))
             }
             Admission::Duplicate(duplicate) => {
                 self.remember(id, &duplicate);
@@ -222,7 +222,7 @@ impl Arbiter {
         if expect == Expect::Absent
             && let Some(known) = dispatched.known(id, clock.now())
         {
-            return self.recall(id, expect, &asked_by(known, record), policy).await.map(Written::Lost);
+            return self.instead(id, &known, record, policy).await.map(Written::Lost);
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
@@ -236,21 +236,48 @@ impl Arbiter {
             }
             Err(error) => return Err(error),
         };
-        if written == Written::Done && !self.may_act_on(id, expect) {
+        match written {
+            Written::Done => self.stands(id, expect, record, policy, pending).await,
+            Written::Lost(newer) => {
+                pending.answered();
+                Ok(Written::Lost(newer))
+            }
+        }
+    }
+
+    /// A claim stands, and gives the right to act; unless this gateway knows of another attempt by now, dispatched between
+    /// the two looks and lost or freed since. Then nobody acts on the claim.
+    async fn stands(
+        self: &Arc<Self>,
+        id: &OperationId,
+        expect: Expect,
+        claim: &Record,
+        policy: &Arc<Policy>,
+        pending: Pending<'_>,
+    ) -> Result<Written, StoreError> {
+        let (dispatched, now) = (&self.shared.dispatched, self.shared.clock.now());
+        if !self.may_act_on(id, expect) {
             // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
             return Err(begun_elsewhere(id));
         }
-        pending.answered();
-        if written == Written::Done
-            && let Some(known) = dispatched.begin(id, record, clock.now())
-            && expect == Expect::Absent
-        {
-            // Dispatched between the two looks, and lost since. Nobody acts on the claim.
-            dispatched.begin(id, &known, clock.now());
-            let known = asked_by(known, record);
-            return self.recall(id, Expect::Fence(record.fence), &known, policy).await.map(Written::Lost);
+        match dispatched.known(id, now).filter(|_| expect == Expect::Absent) {
+            None => {
+                pending.answered();
+                dispatched.begin(id, claim, now);
+                Ok(Written::Done)
+            }
+            Some(known) if known.running => {
+                drop(pending);
+                self.withdraw_soon(*id, claim.fence.attempt);
+                Ok(Written::Lost(self.running(id, policy)))
+            }
+            Some(known) => {
+                let lost = asked_by(known.record, claim);
+                let found = self.recall(id, Expect::Fence(claim.fence), &lost, policy).await?;
+                pending.answered();
+                Ok(Written::Lost(found))
+            }
         }
-        Ok(written)
     }
 
     /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
@@ -267,7 +294,8 @@ impl Arbiter {
     async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Record>, StoreError> {
         let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
         match self.shared.dispatched.known(id, self.shared.clock.now()) {
-            Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known, policy).await,
+            Some(known) if found.is_none() && known.running => Ok(self.running(id, policy)),
+            Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known.record, policy).await,
             _ => Ok(found),
         }
     }

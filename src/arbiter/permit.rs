@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
 use super::{Arbiter, Terms};
@@ -22,6 +24,8 @@ pub struct Permit {
     lost: bool,
     settled: bool,
     begun: Instant,
+    /// Somebody has looked for the record in the store, and it was not there.
+    missed: Arc<Notify>,
 }
 
 /// A permit whose outcome the store has not taken yet.
@@ -47,9 +51,9 @@ pub enum Renewal {
 impl Permit {
     pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
         let shared = arbiter.shared();
-        shared.lines.begin(id, record.fence.attempt);
+        let missed = shared.lines.begin(id, record.fence.attempt);
         terms.route.attempts_running(1);
-        Self { arbiter, id, record, terms, lost: false, settled: false, begun: Clock::instant() }
+        Self { arbiter, id, record, terms, lost: false, settled: false, missed, begun: Clock::instant() }
     }
 
     /// The operation.
@@ -65,6 +69,14 @@ impl Permit {
     /// How often the lease wants to be renewed.
     pub fn heartbeat(&self) -> Duration {
         (self.terms.policy.lease / 3).max(Duration::from_millis(10))
+    }
+
+    /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record.
+    pub async fn beat(&self) {
+        tokio::select! {
+            () = tokio::time::sleep(self.heartbeat()) => {}
+            () = self.missed.notified() => {}
+        }
     }
 
     /// Whether the lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock
@@ -101,9 +113,9 @@ impl Permit {
             }
         }
         match written {
-            Ok(Written::Done) => self.record = renewed,
+            Ok(Written::Done) => self.hold(renewed),
             // A renewal of this attempt's own, whose reply was lost.
-            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
+            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.hold(newer),
             Ok(Written::Lost(newer)) => {
                 tracing::warn!(operation = %self.id.short(), found = ?newer.map(|r| r.number), "lease lost");
                 self.lost = true;
@@ -115,6 +127,15 @@ impl Permit {
             }
         }
         Renewal::Held
+    }
+
+    /// The record as it stands now. One that is to be remembered longer than the claim was is known as such.
+    fn hold(&mut self, record: Record) {
+        if record.expires > self.record.expires {
+            let shared = self.arbiter.shared();
+            shared.dispatched.begin(&self.id, &record, shared.clock.now());
+        }
+        self.record = record;
     }
 
     async fn write_lease(&self, expect: Expect, record: &Record) -> Result<Written, StoreError> {
@@ -176,10 +197,12 @@ impl Drop for Permit {
                 lost: self.lost,
                 settled: true,
                 begun: self.begun,
+                missed: Arc::clone(&self.missed),
             };
             abandon(heir, &shared.tasks);
             return;
         }
+        shared.dispatched.ended(&self.id, self.record.fence.attempt);
         shared.lines.end(&self.id, self.record.fence.attempt);
         self.terms.route.attempts_running(-1);
     }

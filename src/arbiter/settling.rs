@@ -41,11 +41,13 @@ pub(super) async fn settle_once(
 ) -> Result<Step, StoreError> {
     let shared = arbiter.shared();
     let store = arbiter.store();
+    let attempt = held.fence.attempt;
     let settling = settle(held, found, ending, policy, shared.clock.now());
-    let forgotten = settling.frees() && shared.dispatched.forget(id, held.fence.attempt);
+    // Before the record goes: from here on nobody may take its absence for a loss.
+    let forgotten = settling.frees() && shared.dispatched.forget(id, attempt);
     let (written, settled, record) = match settling {
         Settling::Done(settled) => {
-            arbiter.keep_in_mind(id, settled, None);
+            arbiter.keep_in_mind(id, attempt, settled, None);
             return Ok(Step::Settled(settled));
         }
         Settling::Write { expect, record, settled } => {
@@ -67,7 +69,7 @@ pub(super) async fn settle_once(
     match written {
         Written::Lost(newer) => {
             if let (true, Some(newer)) = (forgotten, &newer) {
-                // It has moved on and goes on living.
+                // It has moved on, and stays.
                 shared.dispatched.begin(id, newer, shared.clock.now());
             }
             Ok(Step::Lost(newer))
@@ -76,7 +78,7 @@ pub(super) async fn settle_once(
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);
             }
-            arbiter.keep_in_mind(id, settled, record.as_ref());
+            arbiter.keep_in_mind(id, attempt, settled, record.as_ref());
             Ok(Step::Settled(settled))
         }
     }

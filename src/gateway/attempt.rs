@@ -95,7 +95,8 @@ impl Attempt {
             heard: &|headers| hear(self.guard.outcome_headers, headers, &operation, &self.route),
             metrics: &self.metrics,
         };
-        let ended = if self.permit.may_begin().await {
+        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
+        let ended = if !self.marked || self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
                 () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
@@ -182,9 +183,8 @@ async fn conclude(
 
 /// Renews the lease for as long as it is polled.
 async fn keep_alive(permit: &mut Permit) -> std::convert::Infallible {
-    let pause = permit.heartbeat();
     loop {
-        tokio::time::sleep(pause).await;
+        permit.beat().await;
         if permit.renew().await == Renewal::Lost {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
             std::future::pending::<()>().await;

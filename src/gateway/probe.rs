@@ -17,7 +17,7 @@ use super::settings::{Guard, Probing};
 use super::{Gateway, Guarded};
 use crate::arbiter::{Arbiter, Asking, Probes, Resolved, Terms, Turn};
 use crate::clock::Clock;
-use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Settled, Witness, probed};
+use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Witness, probed};
 use crate::store::StoreError;
 use crate::telemetry::{AUDIT, Metrics, ProbeFinding, UpstreamMetrics};
 use crate::upstream::{Outgoing, Upstream, headers};
@@ -152,23 +152,29 @@ impl Prober {
         tracing::debug!(operation = %id.short(), finding = counted.label(), why, "the upstream was asked");
         let Some(ending) = ending else { return Asked::Open(Box::new(doubt)) };
         match self.arbiter.resolve(id, &doubt, &ending, &self.terms.policy).await {
-            Ok(Resolved::Done(settled)) => {
-                self.audit(id, &doubt, settled);
+            Ok(Resolved::Done(_)) => {
+                self.audit(id, &doubt, finding, "written");
                 Asked::Ended
             }
             // Whoever was first is right: a late answer, an operator, another gateway.
             Ok(Resolved::NotInDoubt(_)) => Asked::Ended,
-            Err(error) => Asked::PutOff(error),
+            Err(error) => {
+                // The store may have carried it out all the same.
+                self.audit(id, &doubt, finding, "unconfirmed");
+                Asked::PutOff(error)
+            }
         }
     }
 
-    fn audit(&self, id: &OperationId, doubt: &Record, settled: Settled) {
+    fn audit(&self, id: &OperationId, doubt: &Record, finding: &Finding, result: &str) {
         tracing::info!(
             target: AUDIT,
-            operation = %id.short(),
+            operation = %id,
             route = self.terms.route.name(),
             attempt = doubt.number,
-            outcome = if matches!(settled, Settled::Kept(_)) { "executed" } else { "not-executed" },
+            attempt_id = %doubt.fence.attempt,
+            outcome = if matches!(finding, Finding::Executed(_)) { "executed" } else { "not-executed" },
+            result,
             "doubt ended by a probe"
         );
     }

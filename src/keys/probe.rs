@@ -58,7 +58,10 @@ enum Placeholder {
 enum Spot {
     Path,
     Query,
+    /// All of a field's value.
     Field,
+    /// A part of it.
+    InField,
 }
 
 /// Why a text is no template.
@@ -137,7 +140,13 @@ impl Template {
     /// # Errors
     /// When it is none, or a placeholder in it stands for nothing.
     pub fn field(text: &str, known: &Known<'_>) -> Result<Self, TemplateError> {
-        let template = Self::read(text, known, Spot::Field)?;
+        let mut template = Self::read(text, known, Spot::InField)?;
+        if let [Piece::Text(before), Piece::Value(_, spot), Piece::Text(after)] = &mut template.pieces[..]
+            && before.is_empty()
+            && after.is_empty()
+        {
+            *spot = Spot::Field;
+        }
         if text.trim().is_empty() || !template.literals_have(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Err(TemplateError::Field(text.to_owned()));
         }
@@ -251,7 +260,7 @@ impl ProbeTemplate {
     }
 
     /// The header fields that it reads.
-    pub(super) fn header_names(&self) -> impl Iterator<Item = &HeaderName> {
+    pub fn header_names(&self) -> impl Iterator<Item = &HeaderName> {
         let all = self.headers.iter().map(|(_, template)| template).chain([&self.target]);
         all.flat_map(Template::placeholders).filter_map(|placeholder| match placeholder {
             Placeholder::Header(name) => Some(name),
@@ -383,8 +392,15 @@ impl Spot {
             // Escaped they are harmless by the letter, but some servers decode first and look at the path then.
             return Err("has one of / \\ ; % ? # and goes into the path");
         }
+        let in_field = matches!(self, Self::Field | Self::InField);
+        if in_field && value.trim_ascii() != value {
+            return Err("begins or ends with a space, which a field would lose");
+        }
+        if self == Self::InField && value.iter().any(|byte| b" ,;\"\\".contains(byte)) {
+            return Err("has a space or one of , ; \" \\ and goes into the middle of a field");
+        }
         for byte in value {
-            if self == Self::Field || path::is_unreserved(*byte) {
+            if in_field || path::is_unreserved(*byte) {
                 out.push(*byte);
             } else {
                 out.extend(format!("%{byte:02X}").bytes());

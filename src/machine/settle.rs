@@ -52,7 +52,7 @@ pub enum Settling {
 }
 
 impl Settling {
-    /// Whether the attempt's end frees the key, if no other attempt has taken it meanwhile.
+    /// Whether it frees the key, if what is there has not moved on meanwhile.
     pub fn frees(&self) -> bool {
         let (Self::Write { settled, .. } | Self::Remove { settled, .. } | Self::Done(settled)) = self;
         matches!(settled, Settled::Released | Settled::NotSent)

@@ -178,7 +178,7 @@ impl RedisStore {
 
     async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
         let key = self.key(id);
-        let wait = self.terms.settings.wait.filter(|_| is_claim(expect, record));
+        let wait = self.terms.settings.wait.filter(|_| is_awaited(expect, record));
         let call = Call { key: &key, wait, deadline: self.deadline() };
         let value = self.codec.encode(id, record)?;
         let (written, acknowledged) = match expect {
@@ -330,14 +330,19 @@ impl Call<'_> {
     }
 }
 
-/// Whether a write gives its writer the right to act: a new attempt's first. These replicas must have before anything is
-/// sent. Any other that a failover undoes leaves an attempt that is running or in doubt, and that nobody repeats.
-fn is_claim(expect: Expect, record: &Record) -> bool {
+/// Whether replicas must have a write before anybody acts on it: a new attempt's first, on which a request is sent, and an
+/// outcome, which a client is told was recorded. Any other that a failover undoes leaves an attempt that is running or in
+/// doubt, and that nobody repeats.
+fn is_awaited(expect: Expect, record: &Record) -> bool {
     let is_new = match expect {
         Expect::Absent => true,
         Expect::Fence(fence) => fence.attempt != record.fence.attempt,
     };
-    is_new && matches!(record.state, State::InFlight { .. })
+    match record.state {
+        State::InFlight { .. } => is_new,
+        State::Completed { .. } => true,
+        State::InDoubt { .. } => false,
+    }
 }
 
 /// Whether enough replicas have what was written, by the reply to `WAIT`.
@@ -345,7 +350,7 @@ fn acknowledged_by(reply: Option<&Value>, wait: Wait) -> Result<(), StoreError> 
     match reply {
         Some(Value::Int(replicas)) if *replicas >= i64::from(wait.replicas) => Ok(()),
         Some(Value::Int(replicas)) => Err(StoreError::Unacknowledged(format!(
-            "{replicas} of {} replicas have the claim after {:?}",
+            "{replicas} of {} replicas have it after {:?}",
             wait.replicas, wait.timeout
         ))),
         Some(reply) => Err(StoreError::Unacknowledged(match faults::refuse(reply.clone()) {

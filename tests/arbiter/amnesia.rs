@@ -85,6 +85,34 @@ async fn a_lost_reservation_of_a_running_attempt_stands_again_and_its_answer_cou
     }
 }
 
+/// A record written for it could arrive when the attempt has ended, and hold a key that is free.
+#[tokio::test]
+async fn nothing_is_written_for_an_attempt_that_still_runs_here_but_by_itself() {
+    let ward = Ward::plain();
+    for ending in [Ending::NotSent, answered(&ward.terms, 422, 9)] {
+        let permit = ward.permit(1).await;
+        ward.store.lose(&id(1)).await;
+        assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+        assert_eq!(ward.store.look(&id(1)).await, None);
+        assert!(permit.settle(ending).await.is_ok());
+        assert_eq!(ward.metric(AMNESIA), 0.0);
+    }
+    assert_eq!(ward.permit(1).await.number(), 1);
+}
+
+/// Its lease had ended before it began, so it is remembered longer than its claim was.
+#[tokio::test]
+async fn an_attempt_that_began_late_is_known_as_long_as_it_is_remembered() {
+    let ward = Ward::plain();
+    let mut permit = ward.permit(1).await;
+    let claimed = stored(&ward).await.expires;
+    ward.clock.advance(RETENTION);
+    assert!(permit.may_begin().await);
+    ward.store.lose(&id(1)).await;
+    ward.clock.advance(claimed.since(ward.clock.now()));
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+}
+
 #[tokio::test]
 async fn a_heartbeat_after_the_lease_writes_nothing_again() {
     let ward = Ward::plain();
@@ -174,37 +202,40 @@ async fn a_loss_in_the_midst_of_two_equal_claims_lets_one_run() {
     assert!(first.settle(answered(&ward.terms, 201, 9)).await.is_ok());
 }
 
+/// A doubt that is freed here, by a gateway that is alone and so leaves no note.
 #[tokio::test]
-async fn a_key_that_is_just_being_freed_is_not_taken_for_a_lost_one() {
-    let ward = Ward::new(1, InDoubt::Hold, 0);
-    let first = ward.permit(1).await;
-    // The removal is carried out, and its reply is on its way.
-    ward.store.fail([Fault::Hangs]);
-    let mut freed = Box::pin(first.settle(answered(&ward.terms, 422, 9)));
-    assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());
-    let second = ward.permit(1).await;
-    drop(freed);
-    ward.settled().await;
-    assert_eq!(ward.metric(AMNESIA), 0.0);
-    assert!(matches!(second.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
-    ward.store.lose(&id(1)).await;
-    assert!(
-        matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }),
-        "the first one's end is not the second one's"
-    );
+async fn a_doubt_that_is_just_being_freed_is_not_taken_for_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    for fault in [Fault::Hangs, Fault::Slow] {
+        let ward = Ward::alone(&folder.path().join(format!("{fault:?}")), InDoubt::Hold);
+        doubt(&ward).await;
+        let (found, policy, id) = (stored(&ward).await, &ward.terms.policy, id(1));
+        let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
+        ward.store.fail([fault]);
+        let request = async move { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() };
+        let mut freed = Box::pin(ward.arbiter().resolve(&id, &found, &Ending::NotSent, policy));
+        let told = if fault == Fault::Hangs {
+            // The removal is carried out, and its reply is on its way.
+            assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());
+            request.await
+        } else {
+            // The request's write is on its way, and comes when the key is free.
+            let request = tokio::spawn(request);
+            tokio::task::yield_now().await;
+            assert_eq!(freed.await.unwrap(), Resolved::Done(Settled::NotSent));
+            ward.store.go_on();
+            request.await.unwrap()
+        };
+        assert!(matches!(told, Admitted::Proceed(_)), "{fault:?}");
+        assert_eq!(ward.metric(AMNESIA), 0.0);
+    }
 }
 
 #[tokio::test]
-async fn a_key_that_was_freed_while_its_record_was_written_again_is_free() {
-    let ward = Ward::plain();
-    let first = ward.permit(1).await;
-    // A duplicate's look is late: its claim comes to the store after the key was freed.
-    ward.store.fail([Fault::Slow]);
-    let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
-    let late = tokio::spawn(async move { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() });
-    tokio::task::yield_now().await;
-    assert!(first.settle(answered(&ward.terms, 422, 9)).await.is_ok());
-    ward.store.go_on();
-    assert!(matches!(late.await.unwrap(), Admitted::Proceed(_)));
+async fn a_further_attempts_claim_that_was_sent_twice_is_no_loss() {
+    let ward = Ward::new(1, InDoubt::Retry, CACHE);
+    doubt(&ward).await;
+    ward.store.fail([Fault::Twice]);
+    assert_eq!(ward.permit(1).await.number(), 2);
     assert_eq!(ward.metric(AMNESIA), 0.0);
 }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Late,
     /// It is carried out when the test says so, while its caller waits.
     Slow,
+    /// A write is sent twice, as over a connection that broke.
+    Twice,
     /// Nothing.
     None,
 }
@@ -103,7 +105,7 @@ impl Watched {
         Box::pin(async move {
             let lost = || Err(StoreError::Unavailable("told to fail".to_owned()));
             match fault {
-                Fault::None => call.await,
+                Fault::None | Fault::Twice => call.await,
                 Fault::Refused | Fault::Late => lost(),
                 Fault::ReplyLost => {
                     call.await?;
@@ -133,7 +135,15 @@ impl Store for Watched {
         if fault == Fault::Late {
             self.late.lock().unwrap().push((*id, expect, record.clone()));
         }
-        self.faulty(fault, self.store.write(id, expect, record))
+        let again = (fault == Fault::Twice).then(|| self.store.write(id, expect, record));
+        let call = self.store.write(id, expect, record);
+        self.faulty(
+            fault,
+            Box::pin(async move {
+                let first = call.await;
+                if let Some(again) = again { again.await } else { first }
+            }),
+        )
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {

@@ -31,7 +31,7 @@ impl Teller {
 
     fn befalls(mut self, ailment: Ailment) -> Self {
         let (from, to) = (self.moment(), Some(self.moment()));
-        self.troubles.push(Trouble { ailment, from, to });
+        self.troubles.push(Trouble { what: String::new(), ailment, from, to });
         self
     }
 

@@ -11,7 +11,8 @@ use oncegate::clock::Clock;
 
 use crate::clients::Client;
 use crate::gateway::wait_until;
-use crate::history::{Ailment, Moment, Name, News, Story};
+use crate::history::{Ailment, Moment, Name, News, Story, Trouble};
+use crate::redis::until;
 use crate::scene::{Backing, Clocks, LEASE, Member, RESPONSE_TIMEOUT, Scene};
 use crate::storm::Storm;
 use crate::upstream::Manner;
@@ -20,6 +21,9 @@ use crate::world::{World, Wrong, judge};
 
 /// How many ask at once when everything is asked for once more.
 const ASKERS: usize = 16;
+
+/// Which troubles may have to do with a run, in milliseconds.
+const NEAR: u64 = 6_000;
 
 /// What is drilled.
 #[derive(Debug, Clone)]
@@ -43,6 +47,8 @@ pub(crate) struct Plan {
 /// What was seen.
 pub(crate) struct Report {
     pub(crate) wrong: Vec<Wrong>,
+    pub(crate) stories: HashMap<Name, Story>,
+    pub(crate) troubles: Vec<Trouble>,
     pub(crate) figures: Figures,
     pub(crate) blows: BTreeMap<String, usize>,
     pub(crate) lasted: Duration,
@@ -88,25 +94,41 @@ impl Plan {
     }
 
     pub(crate) fn run(&self) -> Report {
+        self.run_under(|scene, world| {
+            let end = Clock::instant() + self.most;
+            let mut storm = Storm::over(scene, world, self.seed, self.clocks_alone);
+            storm.rage(self.beat, || Clock::instant() >= end || world.count() >= self.operations);
+            storm.blows
+        })
+    }
+
+    /// The same under what `storm` does to the machines while clients ask. It counts its blows.
+    pub(crate) fn run_under(&self, storm: impl FnOnce(&mut Scene, &World) -> BTreeMap<String, usize>) -> Report {
         let mut scene = self.scene();
         let world = World::beside(scene.upstream.ledger());
         let started = Clock::instant();
-        let blows = self.rage(&mut scene, &world);
+        let blows = self.load(&mut scene, &world, storm);
         let lasted = started.elapsed();
         start_afresh(&mut scene, &world);
         let closing = world.now();
         ask_for_everything(&world, &scene.doors());
         let stories = world.stories(scene.upstream.ledger());
-        let mut wrong = judge(&stories, &terms(&world, closing));
+        let terms = terms(&world, closing);
+        let mut wrong = judge(&stories, &terms);
         wrong.extend(unaccounted(&scene, &world, &stories));
-        Report { wrong, figures: Figures::of(&stories), blows, lasted }
+        Report { wrong, figures: Figures::of(&stories), stories, troubles: terms.troubles, blows, lasted }
     }
 
     pub(crate) fn scene(&self) -> Scene {
         Scene::set(self.backing, self.gateways, self.clocks, self.manner)
     }
 
-    fn rage(&self, scene: &mut Scene, world: &World) -> BTreeMap<String, usize> {
+    fn load(
+        &self,
+        scene: &mut Scene,
+        world: &World,
+        storm: impl FnOnce(&mut Scene, &World) -> BTreeMap<String, usize>,
+    ) -> BTreeMap<String, usize> {
         let (stop, doors) = (AtomicBool::new(false), scene.doors());
         std::thread::scope(|scope| {
             for number in 0..self.clients {
@@ -115,16 +137,13 @@ impl Plan {
                 scope.spawn(move || client.run(stop));
             }
             let _stops = Raised(&stop);
-            let end = Clock::instant() + self.most;
-            let enough = || Clock::instant() >= end || world.count() >= self.operations;
-            let mut storm = Storm::over(scene, world, self.seed, self.clocks_alone);
-            storm.rage(self.beat, enough);
-            storm.blows
+            storm(scene, world)
         })
     }
 }
 
-fn terms(world: &World, closing: Moment) -> Terms {
+/// What stories are judged by, when everything was asked for once more from here on.
+pub(crate) fn terms(world: &World, closing: Moment) -> Terms {
     let patience = RESPONSE_TIMEOUT + 5_000;
     Terms { closing: closing.tick, troubles: world.troubles(), lease: LEASE, patience, margin: 4_000 }
 }
@@ -140,13 +159,18 @@ impl Drop for Raised<'_> {
 
 /// Whatever is under way ends; then gateways begin anew that know nothing but what is in the store.
 fn start_afresh(scene: &mut Scene, world: &World) {
+    if let Some(group) = scene.store.group() {
+        until("the store is whole again", || group.is_whole());
+    }
     for member in &scene.members {
         wait_until("attempts end and are written down", || {
             member.gateway.metric(r#"oncegate_in_flight{route="create-order"}"#) == 0.0
         });
     }
-    // Claims whose clients have left are being withdrawn: those that it takes by surprise are in doubt.
-    let trouble = world.begin(Ailment::GatewayDied);
+    // Claims whose clients have left are withdrawn within a quarter of a second. Those that the kill takes by surprise all
+    // the same are in doubt.
+    std::thread::sleep(Duration::from_millis(600));
+    let trouble = world.begin(Ailment::GatewayDied, "all gateways killed");
     scene.members.iter_mut().for_each(|member| member.gateway.kill());
     scene.members.iter_mut().for_each(Member::restart);
     world.end(trouble);
@@ -227,15 +251,33 @@ impl Report {
         self.wrong.iter().filter(|(_, faults, _)| faults.iter().any(is_it)).count()
     }
 
+    /// Operations that ran twice or side by side, whose answer was lost, and whose doubt is not accounted for.
+    fn verdict(&self) -> [usize; 3] {
+        use Fault::{Altered, DoubtForgotten, DoubtHidden, DoubtLeft, DoubtsMiscounted, Forgotten, Unsettled};
+        [
+            self.count(|fault| matches!(fault, Fault::RanTwice | Fault::Overlapped)),
+            self.count(|fault| matches!(fault, Forgotten(_) | Altered(_))),
+            self.count(|fault| {
+                matches!(fault, DoubtForgotten(_) | DoubtHidden | DoubtLeft(_) | DoubtsMiscounted { .. } | Unsettled)
+            }),
+        ]
+    }
+
+    /// A row of the table in docs/reliability.md.
+    pub(crate) fn row(&self, scenario: &str, seed: u64) -> String {
+        let Figures { operations, requests, runs, replays, doubts, longest, .. } = self.figures;
+        let (seconds, blows) = (self.lasted.as_secs(), self.blows.values().sum::<usize>());
+        let ([twice, lost, unaccounted], any) = (self.verdict(), self.wrong.len());
+        format!(
+            "| {scenario} | {operations} | {seconds} s | {blows} | {requests} | {runs} | {replays} | {longest} ms | \
+             {doubts} | **{twice}** | **{lost}** | **{unaccounted}** | {any} | {seed} |"
+        )
+    }
+
     /// In Markdown.
     pub(crate) fn table(&self, title: &str) -> String {
         let Self { figures, blows, .. } = self;
-        let twice = self.count(|fault| matches!(fault, Fault::RanTwice | Fault::Overlapped));
-        let lost = self.count(|fault| matches!(fault, Fault::Forgotten(_) | Fault::Altered(_)));
-        let unaccounted = self.count(|fault| {
-            use Fault::{DoubtForgotten, DoubtHidden, DoubtLeft, DoubtsMiscounted, Unsettled};
-            matches!(fault, DoubtForgotten(_) | DoubtHidden | DoubtLeft(_) | DoubtsMiscounted { .. } | Unsettled)
-        });
+        let [twice, lost, unaccounted] = self.verdict();
         let rows = [
             ("seconds", self.lasted.as_secs().to_string()),
             ("faults injected", blows.values().sum::<usize>().to_string()),
@@ -268,6 +310,14 @@ impl Report {
         let mut first = String::new();
         for (name, faults, story) in self.wrong.iter().take(4) {
             let _ = writeln!(first, "{name:?}: {faults:?}\n{}", story.text());
+            let begun =
+                story.exchanges.iter().filter(|exchange| story.runs.iter().any(|run| run.request == exchange.request));
+            for at in begun.map(|exchange| exchange.asked.millis) {
+                let near = |trouble: &&Trouble| trouble.from.millis.abs_diff(at) < NEAR;
+                for Trouble { what, from, to, .. } in self.troubles.iter().filter(near) {
+                    let _ = writeln!(first, "  {}..{:?} ms: {what}", from.millis, to.map(|to| to.millis));
+                }
+            }
         }
         assert!(self.wrong.is_empty(), "{} of {} went wrong:\n{first}", self.wrong.len(), self.figures.operations);
     }

@@ -113,8 +113,10 @@ pub(crate) enum Ailment {
 }
 
 /// When.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Trouble {
+    /// For a reader.
+    pub(crate) what: String,
     pub(crate) ailment: Ailment,
     pub(crate) from: Moment,
     /// None while it lasts.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::clocks::FakeClock;
 use crate::gateway::Gateway;
+use crate::group::Group;
 use crate::proxy::Proxy;
 use crate::redis::RedisServer;
 use crate::upstream::{Manner, OwnPort, Upstream};
@@ -28,6 +29,16 @@ pub(crate) enum Backing {
     Embedded,
     /// One Redis that writes everything to its disk.
     Redis,
+    /// A primary and two replicas under three sentinels; claims wait for one of the replicas. Nodes die, and nothing else
+    /// lasts for long enough that sentinels choose another primary: who is left behind must not come back believing that
+    /// it still is one, while the other replica still follows it.
+    Sentinels,
+    /// The same with anything that befalls nodes; claims wait for both replicas.
+    PatientSentinels,
+    /// Six nodes: three primaries with a replica each; claims wait for it.
+    Cluster,
+    /// The same, and claims wait for nobody: it serves on when a node is lost for good.
+    HastyCluster,
 }
 
 /// Whose clocks can be set while their processes run.
@@ -42,6 +53,7 @@ pub(crate) enum Clocks {
 pub(crate) enum Store {
     Embedded,
     Redis(RedisServer),
+    Group(Group),
 }
 
 /// A gateway, and the ways to it and from it.
@@ -93,6 +105,10 @@ impl Store {
         match backing {
             Backing::Embedded => Self::Embedded,
             Backing::Redis => Self::Redis(RedisServer::start_under(environment, &DURABLE)),
+            Backing::Sentinels => Self::Group(Group::under_sentinels(1)),
+            Backing::PatientSentinels => Self::Group(Group::under_sentinels(2)),
+            Backing::Cluster => Self::Group(Group::of_a_cluster(1)),
+            Backing::HastyCluster => Self::Group(Group::of_a_cluster(0)),
         }
     }
 
@@ -101,6 +117,24 @@ impl Store {
         match self {
             Self::Embedded => &mut [],
             Self::Redis(server) => std::slice::from_mut(server),
+            Self::Group(group) => group.nodes(),
+        }
+    }
+
+    /// Starts a node again after it was killed.
+    pub(crate) fn restart(&mut self, number: usize) {
+        match self {
+            Self::Embedded => {}
+            Self::Redis(server) => server.restart(),
+            Self::Group(group) => group.restart(number),
+        }
+    }
+
+    /// What it is made of, when it is several.
+    pub(crate) fn group(&mut self) -> Option<&mut Group> {
+        match self {
+            Self::Group(group) => Some(group),
+            Self::Embedded | Self::Redis(_) => None,
         }
     }
 
@@ -113,6 +147,8 @@ impl Store {
                 let section = format!("kind: redis, url: \"{}\"", proxy.url());
                 (Some(proxy), section)
             }
+            // The ways to it are the nodes' own: whoever comes to one of them comes through its proxy.
+            Self::Group(group) => (None, group.section()),
         }
     }
 }

@@ -36,6 +36,24 @@ fn a_gateway_with_the_embedded_store() {
     assert!(seen.unheard > 0 && seen.kept > 100 && seen.replays > 100 && seen.doubts > 0, "{seen:?}");
 }
 
+/// Nodes that die, and others that are silent for a moment; claims and outcomes wait for one replica.
+#[test]
+fn gateways_over_sentinels() {
+    let mut plan = Plan::short(Backing::Sentinels, 2, seed());
+    plan.most = Duration::from_secs(10);
+    let seen = drill("two gateways over Redis under sentinels", &plan).figures;
+    assert!(seen.kept > 50 && seen.replays > 50, "{seen:?}");
+}
+
+/// Nodes that die or are cut off and come back; every primary has one replica, and claims and outcomes wait for it.
+#[test]
+fn gateways_over_a_cluster() {
+    let mut plan = Plan::short(Backing::Cluster, 2, seed());
+    plan.most = Duration::from_secs(10);
+    let seen = drill("two gateways over a cluster", &plan).figures;
+    assert!(seen.kept > 50 && seen.replays > 50, "{seen:?}");
+}
+
 /// P5: clients that leave, and nothing else: every operation that was sent ends, and none in doubt.
 #[test]
 fn clients_that_leave_change_nothing() {

@@ -16,6 +16,9 @@ use crate::world::World;
 /// How far a clock jumps, in seconds.
 pub(crate) const JUMP: i64 = 300;
 
+/// How long a node may be silent so that no sentinel takes it for dead, in milliseconds.
+const UNNOTICED: u64 = 500;
+
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -25,6 +28,8 @@ enum Part {
     ClientPath(usize),
     UpstreamPath(usize),
     StorePath(usize),
+    /// The way of everybody to a node of the store.
+    NodePath(usize),
     Clock(usize),
     StoreClock,
 }
@@ -94,7 +99,7 @@ impl<'a> Storm<'a> {
         let blow = self.blow(part);
         let until = Clock::instant() + Duration::from_millis(self.lasts(part, blow));
         *self.blows.entry(name(part, blow)).or_default() += 1;
-        let trouble = self.world.begin(ailment(part, blow, self.scene.members.len()));
+        let trouble = self.world.begin(ailment(part, blow, self.scene.members.len()), &format!("{part:?}: {blow:?}"));
         self.fall(part, blow);
         if matches!(blow, Blow::Reset) {
             self.world.end(trouble);
@@ -116,10 +121,23 @@ impl<'a> Storm<'a> {
             parts.extend([Part::Gateway(number), Part::ClientPath(number), Part::UpstreamPath(number)]);
             parts.extend(member.store.as_ref().map(|_| Part::StorePath(number)));
         }
-        if !self.ill.keys().any(|part| matches!(part, Part::Store(_))) {
-            parts.extend((0..self.scene.store.nodes().len()).map(Part::Store));
-        }
+        parts.extend(self.nodes());
         parts
+    }
+
+    /// What can be struck of the store, while it has got over the last blow.
+    fn nodes(&mut self) -> Vec<Part> {
+        let store = &mut self.scene.store;
+        let Some(group) = store.group() else { return (0..store.nodes().len()).map(Part::Store).collect() };
+        if self.ill.keys().any(|part| matches!(part, Part::Store(_) | Part::NodePath(_))) || !group.is_whole() {
+            return Vec::new();
+        }
+        // Half of all blows to a primary.
+        let primaries = group.primaries();
+        let all = (0..group.proxies.len()).collect();
+        let nodes: Vec<usize> = if self.dice.chance(50) { primaries } else { all };
+        let node = self.dice.place(nodes.len()).map(|place| nodes[place]);
+        node.map_or_else(Vec::new, |node| vec![Part::Store(node), Part::NodePath(node)])
     }
 
     fn blow(&mut self, part: Part) -> Blow {
@@ -147,10 +165,18 @@ impl<'a> Storm<'a> {
 
     /// In milliseconds.
     fn lasts(&mut self, part: Part, blow: Blow) -> u64 {
+        if matches!((part, blow), (Part::Store(_), Blow::Kill)) && self.scene.store.group().is_some() {
+            // One that came back empty before it is missed would be taken for the primary that it was.
+            return self.dice.between(3_500, 6_000);
+        }
+        let fragile = self.scene.store.group().is_some_and(|group| group.is_fragile());
         let most = match (part, blow) {
+            (Part::Store(_) | Part::NodePath(_), _) if fragile => UNNOTICED,
             (Part::Gateway(_), Blow::Stop) => LEASE + LEASE / 3,
+            (Part::Store(_), Blow::Stop) => 3_000,
             (_, Blow::Stop) => 2_000,
             (_, Blow::Kill) => 400,
+            (Part::NodePath(_), _) => 2_500,
             (_, Blow::Weather(_) | Blow::Reset | Blow::Jump(_)) => 1_300,
         };
         self.dice.between(50, most)
@@ -181,7 +207,7 @@ impl<'a> Storm<'a> {
                 (Part::Upstream, Blow::Stop) => self.scene.upstream.signal("CONT"),
                 (Part::Upstream, _) => self.scene.upstream.restart(),
                 (Part::Store(number), Blow::Stop) => self.scene.store.nodes()[number].resume(),
-                (Part::Store(number), _) => self.scene.store.nodes()[number].restart(),
+                (Part::Store(number), _) => self.scene.store.restart(number),
                 (clock @ (Part::Clock(_) | Part::StoreClock), _) => self.clock(clock).set(0),
                 (path, _) => self.proxy(path).set(Weather::Fair),
             }
@@ -197,7 +223,10 @@ impl<'a> Storm<'a> {
         found.as_ref().expect("a clock that can be set")
     }
 
-    fn proxy(&self, path: Part) -> &Proxy {
+    fn proxy(&mut self, path: Part) -> &Proxy {
+        if let (Part::NodePath(number), Some(group)) = (path, self.scene.store.group()) {
+            return &group.proxies[number];
+        }
         let member = |number: usize| &self.scene.members[number];
         match path {
             Part::ClientPath(number) => &member(number).clients,
@@ -213,7 +242,7 @@ fn ailment(part: Part, blow: Blow, gateways: usize) -> Ailment {
         (Part::Gateway(_), Blow::Stop) => Ailment::GatewayStopped,
         (Part::Gateway(_), _) => Ailment::GatewayDied,
         (Part::Upstream | Part::UpstreamPath(_), _) => Ailment::Upstream,
-        (Part::Store(_), _) => Ailment::Store,
+        (Part::Store(_) | Part::NodePath(_), _) => Ailment::Store,
         (Part::StorePath(_), _) => Ailment::StorePath,
         (Part::ClientPath(_), _) => Ailment::ClientPath,
         (Part::StoreClock, _) => Ailment::StoreClock,
@@ -232,6 +261,7 @@ fn name(part: Part, blow: Blow) -> String {
         Part::ClientPath(_) => "client–gateway",
         Part::UpstreamPath(_) => "gateway–upstream",
         Part::StorePath(_) => "gateway–store",
+        Part::NodePath(_) => "way to a node",
         Part::Clock(_) => "gateway's clock",
         Part::StoreClock => "store's clock",
     };

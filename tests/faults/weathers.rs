@@ -124,6 +124,18 @@ fn what_has_lost_a_byte_says_nothing_more() {
 }
 
 #[test]
+fn nobody_is_there_where_the_server_is_not() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap();
+    let proxy = Proxy::to(address.port());
+    assert!(TcpStream::connect(proxy.address()).is_ok());
+    drop(holder);
+    wait_until("connections are refused", || TcpStream::connect(proxy.address()).is_err());
+    let _back = TcpListener::bind(address).unwrap();
+    wait_until("connections are taken", || TcpStream::connect(proxy.address()).is_ok());
+}
+
+#[test]
 fn refusing_leaves_what_is_there_and_a_reset_does_not() {
     let proxy = echo();
     let old = connect(&proxy);

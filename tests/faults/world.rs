@@ -43,6 +43,8 @@ pub(crate) struct World {
     ledger: File,
     ticks: AtomicU64,
     requests: AtomicU64,
+    heard: AtomicU64,
+    refused_by_store: AtomicU64,
     told: Mutex<HashMap<Name, Vec<Exchange>>>,
     /// Operations in the order of their first request.
     names: Mutex<Vec<Name>>,
@@ -62,6 +64,8 @@ impl World {
             ledger: File::open(ledger).unwrap(),
             ticks: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            refused_by_store: AtomicU64::new(0),
             told: Mutex::default(),
             names: Mutex::default(),
             troubles: Mutex::default(),
@@ -85,6 +89,16 @@ impl World {
         self.names.lock().unwrap().len()
     }
 
+    /// How many answers of the upstream's clients have heard.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::SeqCst)
+    }
+
+    /// How many requests were refused because the store was away.
+    pub(crate) fn refused_by_store(&self) -> u64 {
+        self.refused_by_store.load(Ordering::SeqCst)
+    }
+
     /// Some operation, or one of the latest so many.
     pub(crate) fn name_at(&self, place: impl FnOnce(usize) -> Option<usize>) -> Option<Name> {
         let names = self.names.lock().unwrap();
@@ -96,10 +110,10 @@ impl World {
         self.digests.lock().unwrap().get(name).cloned()
     }
 
-    pub(crate) fn begin(&self, ailment: Ailment) -> usize {
+    pub(crate) fn begin(&self, ailment: Ailment, what: &str) -> usize {
         let from = self.now();
         let mut troubles = self.troubles.lock().unwrap();
-        troubles.push(Trouble { ailment, from, to: None });
+        troubles.push(Trouble { what: what.to_owned(), ailment, from, to: None });
         troubles.len() - 1
     }
 
@@ -132,6 +146,13 @@ impl World {
         let asked = self.now();
         let news = self.exchange(to, name, &call, leaves);
         let heard = self.now();
+        match &news {
+            News::Answer(_) => self.heard.fetch_add(1, Ordering::SeqCst),
+            News::Refused { code, .. } if code == "store-unavailable" => {
+                self.refused_by_store.fetch_add(1, Ordering::SeqCst)
+            }
+            _ => 0,
+        };
         let exchange = Exchange { request, variant, asked, heard, news: news.clone() };
         self.told.lock().unwrap().entry(name.clone()).or_default().push(exchange);
         news

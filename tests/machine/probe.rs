@@ -15,14 +15,14 @@ use super::system::{
 
 const BROKEN: Ending = Ending::Unknown(Cause::Broken);
 
-fn question() -> Option<Box<Probe>> {
-    Some(Box::new(Probe { target: Bytes::from_static(b"/orders?ref=k"), headers: Vec::new() }))
+fn question() -> Probe {
+    Probe { target: Bytes::from_static(b"/orders?ref=k"), headers: Vec::new() }
 }
 
 /// An attempt begins; its record holds the question.
 fn begin(system: &mut System, name: u8) -> Record {
     let Told::Act(record) = system.admit(PLAIN, name) else { panic!("refused") };
-    let record = Record { probe: question(), ..record };
+    let record = Record { probe: Some(Box::new(question())), ..record };
     system.stored = Some(record.clone());
     record
 }
@@ -89,7 +89,7 @@ fn after_a_lost_lease_absence_does_not_count_while_the_attempt_may_still_run() {
     system.pass(LEASE);
     assert!(system.lapse());
     let (seen, since) = (stored(&system).clone(), system.now);
-    assert_eq!(seen.probe, question(), "whoever lets it lapse can ask");
+    assert_eq!(seen.probe, Some(Box::new(question())), "whoever lets it lapse can ask");
     system.pass(ATTEMPT_TIMEOUT);
     let at = |after: u64| Time(since.0 + after);
     assert_eq!(system.probe(&seen, &Finding::Absent, at(ABSENT_AFTER)), None);

@@ -41,7 +41,9 @@ impl Step<'_> {
                 match self.known(gateway).filter(|_| expect == Expect::Absent) {
                     None => Phase::Asking { call: Call::Write { expect, record: record.into() } },
                     // It is in the store, or its heartbeat or its outcome writes it again.
-                    Some(lost) if lost.running => Phase::Asking { call: Call::Load },
+                    Some(lost) if lost.running && !rules.broken(Mutation::RecallsTheRunning) => {
+                        Phase::Asking { call: Call::Load }
+                    }
                     // What the store has lost is written in the place of the claim.
                     Some(lost) => Phase::Asking { call: Call::Write { expect, record: self.recalled(&lost) } },
                 }

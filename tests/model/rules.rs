@@ -43,6 +43,8 @@ pub(crate) enum Mutation {
     WithdrawsAnything,
     /// An outcome that the store does not take is thrown away.
     OutcomeNotKept,
+    /// A duplicate of an attempt that runs here writes its record again.
+    RecallsTheRunning,
     /// A claim gives the right to act whatever is known exactly.
     ActsOnEveryClaim,
     /// A claim that is withdrawn takes another attempt from what is known exactly.

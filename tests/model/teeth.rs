@@ -48,6 +48,7 @@ broken_rules! {
     an_outcome_waits_for_its_store: OutcomeNotKept breaks NotFreed in hold(LOSS);
     a_late_beginning_waits_for_the_replica: RenewalNotAwaited breaks OneAtATime
         in hold(Left { failovers: 1, ..LEFT }).replica(2).wait();
+    a_running_attempt_writes_for_itself: RecallsTheRunning breaks NotFreed in hold(LEFT).exact();
     no_claim_goes_before_what_is_known: ActsOnEveryClaim breaks OneAtATime
         in Plan::new(1, InDoubt::Hold, Left { flushes: 1, ..LEFT }).exact();
     a_withdrawal_takes_no_other_attempt: ForgetsAnother breaks OneAtATime

@@ -124,6 +124,6 @@ fn keys_change_while_gateways_run_and_no_answer_is_lost() {
     gateways[0].signal("HUP");
     gateways[0].wait_for_metric("oncegate_reloads_total{result=\"ok\"}", reloads + 1.0);
     assert_eq!(told(&gateways[0].send(&order("k4-0"))), refused(503, "record-unreadable"));
-    assert!(gateways[0].log().contains("sealed under the key `new`"), "{}", gateways[0].log());
+    gateways[0].wait_for_log("sealed under the key `new`");
     assert_eq!(upstream.requests().len(), known.len());
 }

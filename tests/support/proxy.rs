@@ -162,6 +162,8 @@ fn listen(address: SocketAddr) -> TcpListener {
     TcpListener::from_std(socket.into()).unwrap()
 }
 
+/// Takes connections, and passes each on. While the server takes none, the proxy takes none either: who connects must see
+/// that nobody is there, not a connection that breaks.
 async fn accept(
     mut listener: TcpListener,
     address: SocketAddr,
@@ -175,14 +177,22 @@ async fn accept(
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { continue };
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
-                tokio::spawn(connect(client, port, number, now.clone()));
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                    tokio::spawn(connect(client, server, number, now.clone()));
+                    continue;
+                }
+                reset(&client);
+                drop((client, listener));
+                while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
             }
             () = becomes(&mut watched, |now| now.weather == Weather::Refuse) => {
                 drop(listener);
                 becomes(&mut watched, |now| now.weather != Weather::Refuse).await;
-                listener = listen(address);
             }
         }
+        listener = listen(address);
     }
 }
 
@@ -194,13 +204,9 @@ async fn becomes(watched: &mut watch::Receiver<Now>, is_so: impl FnMut(&Now) -> 
 }
 
 /// One connection, to its end: both sides have said all they had to say, or it is reset on both sides.
-async fn connect(mut client: TcpStream, port: u16, number: usize, now: watch::Sender<Now>) {
+async fn connect(mut client: TcpStream, mut server: TcpStream, number: usize, now: watch::Sender<Now>) {
     let resets = now.borrow().resets;
     let mut struck = now.subscribe();
-    let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await else {
-        reset(&client);
-        return;
-    };
     // What is held back here for its own reasons must not look like weather.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ended = {
