@@ -124,13 +124,15 @@ pub struct Recorded {
 
 /// How many versions a series has: more than an attempt ever renews.
 const SERIES: u32 = 1 << 16;
-/// How many kinds of state have series of their own, in turn.
+
+/// How many kinds of state there are: series go round among them.
 const KINDS: u32 = 3;
 
 impl Record {
     /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
-    /// a late write or removal that was meant for the lost record must not fit. The series is one of the same kind.
+    /// a late write or removal that was meant for the lost record must not fit.
     pub(super) fn anew(&self) -> Self {
+        // A whole round: with less, the next state could fall into the series that it had in the lost record's life.
         let fence = Fence { version: self.fence.version.saturating_add(KINDS * SERIES), ..self.fence };
         Self { fence, ..self.clone() }
     }
