@@ -28,7 +28,10 @@ pub(super) fn in_doubt(
         (At { value: Word::Hold, .. }, Field::Absent) => Some(InDoubt::Hold),
         (At { value: Word::Retry, .. }, Field::Absent) => Some(InDoubt::Retry),
         (At { value: Word::Probe, place, .. }, Field::Absent) => {
-            report.fault(place, "`probe` needs to know what to ask: write `probe: { get: \"/orders?ref={key}\" }`");
+            report.fault(
+                place,
+                "`probe` needs to know what to ask: write `probe: { get: \"/orders?ref={key}&customer={scope}\" }`",
+            );
             None
         }
         (_, Field::Broken) => None,
