@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
 use http::header::LOCATION;
 use http::{Request, StatusCode, Uri};
 use http_body::Body as _;
@@ -53,8 +52,9 @@ enum Asked {
 }
 
 impl Gateway {
-    /// Asks about the doubts whose time has come; one step of a background task.
-    pub async fn probe_due(&self) {
+    /// Begins to ask about the doubts whose time has come; one step of a background task. Each ends by itself: an upstream
+    /// that is silent holds up nobody else's.
+    pub fn probe_due(&self) -> impl Iterator<Item = impl Future<Output = ()> + use<>> + use<> {
         let due = Probes::due(self.arbiter.shared());
         let begin = |(namespace, asking): (_, Asking)| {
             let route = self.shared.probed.get(&namespace);
@@ -66,7 +66,7 @@ impl Gateway {
             asking.end(route.map(|_| now.plus(PUT_OFF)), now);
             None
         };
-        join_all(due.into_iter().filter_map(begin)).await;
+        due.into_iter().filter_map(begin).collect::<Vec<_>>().into_iter()
     }
 
     /// Asks about a doubt because a duplicate does, or waits for whoever does already.

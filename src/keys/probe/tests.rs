@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
-use crate::keys::{FingerprintSettings, Missing, Named, Settings, identify};
+use crate::keys::{FingerprintSettings, Missing, Named, Request, Settings, identify};
+use crate::machine::Probe;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const CUSTOMER: HeaderName = HeaderName::from_static("x-customer-id");

@@ -29,7 +29,7 @@ pub(super) type Reopen = Box<dyn Fn(Builder) -> Result<Database, redb::Error> + 
 pub(super) struct Disk {
     /// None between a fault and the next success in opening it.
     open: RwLock<Option<Open>>,
-    file: PathBuf,
+    pub(super) file: PathBuf,
     reopen: Reopen,
     /// Whether every page is checked when it is opened next.
     suspect: AtomicBool,
