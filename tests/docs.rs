@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use oncegate::config::parse;
+use oncegate::config::{parse, schema};
 use oncegate::telemetry::{Handshake, Metrics, Outcome, ReloadResult, StoreOp, Timeout, Verdict};
 use regex::Regex;
+use serde_json::Value;
 
 /// The pages whose names and links must lead somewhere.
 const PAGES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/reliability.md"];
@@ -119,6 +120,27 @@ fn the_readme_lists_every_alert() {
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(!names.is_empty());
     assert_eq!(missing(&page("README.md"), names), Vec::<&str>::new());
+}
+
+/// Names of settings, in every section of a JSON Schema.
+fn settings(schema: &Value, names: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(members) => {
+            let own = members.get("properties").and_then(Value::as_object);
+            names.extend(own.into_iter().flatten().map(|(name, _)| name.clone()));
+            members.values().for_each(|member| settings(member, names));
+        }
+        Value::Array(members) => members.iter().for_each(|member| settings(member, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_full_reference_has_every_setting() {
+    let mut names = BTreeSet::new();
+    settings(&schema(), &mut names);
+    assert!(names.len() > 100, "{names:?}");
+    assert_eq!(missing(&page("config/oncegate.yaml"), names.iter().map(String::as_str)), Vec::<&str>::new());
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn the_seeds_reach_what_they_are_about() {
         "expires",
         "it may still be executed",
         // The settling of a record that the store has forgotten.
-        "if absent, a1/131072 (number 1) completed",
+        "if absent, a1/327680 (number 1) completed",
     ];
     for seed in 0..SEEDS {
         let trace = trace(seed, None);

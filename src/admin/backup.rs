@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
@@ -34,11 +34,7 @@ pub(super) async fn stream(State(admin): State<Arc<Admin>>, Extension(Peer(peer)
 fn refusal(error: &NoBackup) -> Response {
     let detail = error.to_string();
     match error {
-        NoBackup::Dump(NoDump::Busy) => {
-            let mut refusal = problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", &detail);
-            refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
-            refusal
-        }
+        NoBackup::Dump(NoDump::Busy) => problem(StatusCode::SERVICE_UNAVAILABLE, "overloaded", &detail),
         NoBackup::Dump(NoDump::Store(_)) => problem(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", &detail),
         NoBackup::Memory | NoBackup::Redis => problem(StatusCode::CONFLICT, "no-backup", &detail),
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::Request;
+use tokio::time::MissedTickBehavior;
 
 use super::systemd::{Pulse, Service, watch_over};
 use super::watch::Watch;
@@ -155,12 +158,18 @@ async fn watch(parts: &Parts) {
 
 /// Asks upstreams about doubts, with connections of its own.
 async fn probe(parts: &Parts, arbiter: &Arc<Arbiter>) {
+    let mut asking = FuturesUnordered::new();
+    let mut looks = tokio::time::interval(PROBE);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::time::sleep(PROBE).await;
+        tokio::select! {
+            Some(()) = asking.next(), if !asking.is_empty() => continue,
+            _ = looks.tick() => {}
+        }
         if !parts.arbiter.probes.is_empty() {
             let state = parts.live.now();
             let own = state.settings.server.workers;
-            Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due().await;
+            asking.extend(Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due());
         }
     }
 }

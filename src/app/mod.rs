@@ -121,6 +121,9 @@ pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, Start
     Ok(ended)
 }
 
+/// Who ends a process and then its group, as `timeout` does, sends one word twice. A person's second word comes later.
+const ECHO: Duration = Duration::from_millis(250);
+
 struct Signals(Signal, Signal);
 
 impl Signals {
@@ -130,6 +133,17 @@ impl Signals {
 
     async fn next(&mut self) {
         tokio::select! { _ = self.0.recv() => {}, _ = self.1.recv() => {} }
+    }
+
+    /// The next one that is no echo of the first.
+    async fn second(&mut self) {
+        let first = Clock::instant();
+        loop {
+            self.next().await;
+            if first.elapsed() > ECHO {
+                return;
+            }
+        }
     }
 }
 
@@ -170,7 +184,7 @@ impl Running {
                 tracing::info!("stopped");
                 Ended::Drained
             }
-            () = signals.next() => {
+            () = signals.second() => {
                 tracing::warn!("stopped at once: attempts under way will be in doubt");
                 Ended::AtOnce
             }

@@ -61,7 +61,11 @@ impl Arbiter {
         if let Written::Lost(found) = self.timed(StoreOp::Reserve, self.store().write(id, expect, &record)).await? {
             return Ok(found);
         }
-        if self.was_ended(id, known).await? {
+        // Asked again: it may have been freed here while this was on its way.
+        let still_known = shared.dispatched.known(id, shared.clock.now());
+        if still_known.is_none_or(|still| still.record.fence.attempt != known.fence.attempt)
+            || self.was_ended(id, known).await?
+        {
             shared.dispatched.forget(id, known.fence.attempt);
             let removed = self.timed(StoreOp::Remove, self.store().remove(id, record.fence)).await?;
             return Ok(if let Written::Lost(found) = removed { found } else { None });
@@ -97,8 +101,9 @@ impl Arbiter {
         match (settled, record) {
             (Settled::Kept(until), _) => dispatched.stays(id, attempt, until),
             (Settled::Doubted, Some(doubt)) => dispatched.stays(id, attempt, doubt.expires),
-            (Settled::Released | Settled::NotSent, _) => dispatched.forget(id, attempt),
             (Settled::Doubted, None) | (Settled::Superseded, _) => dispatched.ended(id, attempt),
+            // Forgotten before it was done.
+            (Settled::Released | Settled::NotSent, _) => {}
         }
     }
 

@@ -112,12 +112,10 @@ impl Dispatched {
         }
     }
 
-    /// This attempt's record is gone, or may go, and rightly so.
-    pub(super) fn forget(&self, id: &OperationId, attempt: AttemptId) {
+    /// This attempt's record is gone, or may go, and rightly so. Says whether it was known.
+    pub(super) fn forget(&self, id: &OperationId, attempt: AttemptId) -> bool {
         let mut shard = self.shard(id);
-        if shard.of(id, attempt).is_some() {
-            shard.forget(id);
-        }
+        shard.of(id, attempt).is_some() && shard.forget(id).is_some()
     }
 
     fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {

@@ -4,6 +4,7 @@
 mod amnesia;
 mod cache;
 mod dispatched;
+mod few_first;
 mod lines;
 mod look;
 mod outage;
@@ -147,7 +148,9 @@ impl Arbiter {
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
                 let pending = Pending::new(self, *id, &record, &terms.policy);
-                match self.stands(id, Expect::Absent, &record, &terms.policy, pending).await? {
+                // What it was written over: a further attempt's, over the doubt that it knows of.
+                let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
+                match self.stands(id, expect, &record, &terms.policy, pending).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
                     Written::Lost(newer) => Round::Again(newer),
                 }
@@ -316,6 +319,10 @@ impl Arbiter {
     /// A lease ended unheard of, and that is written down.
     fn lapsed(&self, id: &OperationId) {
         self.shared.metrics.lease_lost();
+        if self.shared.journal.is_some() {
+            // Its record lives on, perhaps for longer than the filter has run: an earlier process may have claimed it.
+            self.shared.filter.insert(id);
+        }
         self.shared.lines.wake(id);
         tracing::warn!(operation = %id.short(), why = "its lease ended unheard of", "in doubt");
     }

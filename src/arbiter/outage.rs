@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-
+use super::few_first::few_first;
 use super::{Admitted, Arbiter, Permit, ROUNDS, Round, Terms};
 use crate::machine::{Admission, Arrival, AttemptId, Expect, Fence, HandOver, OperationId, Record, admit, hand_over};
 use crate::store::journal::Journal;
@@ -105,12 +104,7 @@ impl Arbiter {
         let shared = self.shared();
         let Some(journal) = &shared.journal else { return Ok(()) };
         let batch = journal.some(BATCH, |id, record| !shared.lines.runs(id, record.fence.attempt));
-        // The first alone: a store that is still away costs one call.
-        let (first, others) = batch.split_at(batch.len().min(1));
-        for records in [first, others] {
-            try_join_all(records.iter().map(|(id, record)| self.hand_over_one(journal, id, record))).await?;
-        }
-        Ok(())
+        few_first(batch, |(id, record)| async move { self.hand_over_one(journal, &id, &record).await }).await
     }
 
     async fn hand_over_one(&self, journal: &Journal, id: &OperationId, record: &Record) -> Result<(), StoreError> {

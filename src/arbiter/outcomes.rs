@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
 
 use super::Arbiter;
+use super::few_first::few_first;
 use super::settling::settle_held;
 use crate::machine::{AttemptId, Ending, OperationId, Policy, Record, Settled};
 use crate::store::StoreError;
@@ -98,12 +98,7 @@ impl Outcomes {
     /// When the store still does not answer: they go on waiting.
     pub async fn write(&self, arbiter: &Arbiter) -> Result<(), StoreError> {
         let batch = self.lock().next();
-        // The first alone: a store that is still away costs one call.
-        let (first, others) = batch.split_at(batch.len().min(1));
-        for outcomes in [first, others] {
-            try_join_all(outcomes.iter().map(|(name, outcome)| write_one(arbiter, &name.0, outcome))).await?;
-        }
-        Ok(())
+        few_first(batch, |((id, _), outcome)| async move { write_one(arbiter, &id, &outcome).await }).await
     }
 
     /// Writes the outcome of the attempt whose record a request has met, if it is one of these. True when there was one:

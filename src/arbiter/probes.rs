@@ -18,9 +18,9 @@ use crate::telemetry::{ProbeFinding, StoreOp};
 
 /// Doubts that are kept in mind at most. One that finds no place waits for a duplicate, or for the next sweep.
 const MOST: usize = 16_384;
-/// Doubts that are asked about in one step: of one namespace, so that an upstream that is silent does not hold up the
-/// others, and in all.
-const STEP: (usize, usize) = (16, 128);
+/// Doubts that are asked about by schedule at once: of one namespace, so that an upstream that is silent does not hold up
+/// the others, and in all.
+const AT_ONCE: (usize, usize) = (16, 128);
 /// The longest while by which doubts of unknown gateways are put off.
 const SCATTER: Duration = Duration::from_secs(10);
 
@@ -36,6 +36,8 @@ struct Entry {
     quiet_until: Time,
     /// It is being asked about; ends with that.
     asking: Option<watch::Receiver<()>>,
+    /// That is so because its time had come.
+    by_schedule: bool,
 }
 
 /// The right to ask about an operation, of which there is one in this gateway. Dropped, it is as if nobody had asked.
@@ -82,12 +84,12 @@ impl Probes {
         if !entries.contains_key(&id) && !make_room(&mut entries, now) {
             return Turn::Leave;
         }
-        let entry = entries.entry(id).or_insert(Entry { namespace, due: None, quiet_until: now, asking: None });
-        let (asking, waiting) = entry.begin(Arc::clone(shared), id);
+        let entry = entries.entry(id).or_insert(Entry::new(namespace, None, now));
+        let (asking, waiting) = entry.begin(Arc::clone(shared), id, false);
         Turn::Ask(asking, waiting)
     }
 
-    /// The doubts whose time has come, the ones that have waited longest first.
+    /// The doubts whose time has come, the ones that have waited longest first; no more than may be asked about at once.
     pub fn due(shared: &Arc<Shared>) -> Vec<(NamespaceTag, Asking)> {
         let now = shared.clock.now();
         let mut entries = shared.probes.lock();
@@ -95,13 +97,18 @@ impl Probes {
         let mut all: Vec<_> = entries.iter().filter_map(|(id, entry)| Some((due(entry)?, *id))).collect();
         all.sort_unstable();
         let mut of_one: HashMap<NamespaceTag, usize> = HashMap::new();
+        let mut in_all = 0;
+        for entry in entries.values().filter(|entry| entry.asking.is_some() && entry.by_schedule) {
+            *of_one.entry(entry.namespace).or_default() += 1;
+            in_all += 1;
+        }
         let mut chosen = Vec::new();
         for (_, id) in all {
-            let Some(entry) = entries.get_mut(&id).filter(|_| chosen.len() < STEP.1) else { break };
+            let Some(entry) = entries.get_mut(&id).filter(|_| in_all + chosen.len() < AT_ONCE.1) else { break };
             let count = of_one.entry(entry.namespace).or_default();
-            if *count < STEP.0 {
+            if *count < AT_ONCE.0 {
                 *count += 1;
-                chosen.push((entry.namespace, entry.begin(Arc::clone(shared), id).0));
+                chosen.push((entry.namespace, entry.begin(Arc::clone(shared), id, true).0));
             }
         }
         chosen
@@ -116,7 +123,7 @@ impl Probes {
         }
         let room = make_room(&mut entries, now);
         if room {
-            entries.insert(id, Entry { namespace, due: Some(due), quiet_until: now, asking: None });
+            entries.insert(id, Entry::new(namespace, Some(due), now));
         }
         room
     }
@@ -138,13 +145,17 @@ fn make_room(entries: &mut HashMap<OperationId, Entry>, now: Time) -> bool {
 }
 
 impl Entry {
+    fn new(namespace: NamespaceTag, due: Option<Time>, now: Time) -> Self {
+        Self { namespace, due, quiet_until: now, asking: None, by_schedule: false }
+    }
+
     fn is_open(&self) -> bool {
         self.due.is_some() || self.asking.is_some()
     }
 
-    fn begin(&mut self, shared: Arc<Shared>, id: OperationId) -> (Asking, Waiting) {
+    fn begin(&mut self, shared: Arc<Shared>, id: OperationId, by_schedule: bool) -> (Asking, Waiting) {
         let (done, waiting) = watch::channel(());
-        self.asking = Some(waiting.clone());
+        (self.asking, self.by_schedule) = (Some(waiting.clone()), by_schedule);
         (Asking { shared, id, done: Some(done) }, Waiting(waiting))
     }
 }

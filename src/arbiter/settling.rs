@@ -1,7 +1,7 @@
 //! The verb *settle*, carried out: the rules are asked, the store does what they say, this gateway keeps it in mind.
 
 use super::Arbiter;
-use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, State, settle};
+use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, settle};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -42,11 +42,10 @@ pub(super) async fn settle_once(
     let shared = arbiter.shared();
     let store = arbiter.store();
     let attempt = held.fence.attempt;
-    if ending.frees(held) && matches!(held.state, State::InFlight { .. }) {
-        // Before the record goes: from here on nobody may take its absence for a loss.
-        shared.dispatched.forget(id, attempt);
-    }
-    let (written, settled, record) = match settle(held, found, ending, policy, shared.clock.now()) {
+    let settling = settle(held, found, ending, policy, shared.clock.now());
+    // Before the record goes: from here on nobody may take its absence for a loss.
+    let forgotten = settling.frees() && shared.dispatched.forget(id, attempt);
+    let (written, settled, record) = match settling {
         Settling::Done(settled) => {
             arbiter.keep_in_mind(id, attempt, settled, None);
             return Ok(Step::Settled(settled));
@@ -68,7 +67,13 @@ pub(super) async fn settle_once(
         }
     };
     match written {
-        Written::Lost(newer) => Ok(Step::Lost(newer)),
+        Written::Lost(newer) => {
+            if let (true, Some(newer)) = (forgotten, &newer) {
+                // It has moved on, and stays.
+                shared.dispatched.begin(id, newer, shared.clock.now());
+            }
+            Ok(Step::Lost(newer))
+        }
         Written::Done => {
             if let (Settled::Kept(_), Some(record)) = (settled, &record) {
                 arbiter.remember_completed(id, record);

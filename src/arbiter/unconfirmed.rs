@@ -5,9 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-
 use super::Arbiter;
+use super::few_first::few_first;
 use super::settling::{Step, settle_once};
 use crate::machine::{AttemptId, Ending, OperationId, Policy, Record, Settled, Time};
 use crate::store::StoreError;
@@ -107,12 +106,7 @@ impl Unconfirmed {
     /// When the store still does not answer: the claims stay remembered.
     pub async fn withdraw(&self, arbiter: &Arbiter) -> Result<(), StoreError> {
         let batch = self.lock().next();
-        // The first alone: a store that is still away costs one call.
-        let (first, others) = batch.split_at(batch.len().min(1));
-        for claims in [first, others] {
-            try_join_all(claims.iter().map(|(name, claim)| self.withdraw_remembered(arbiter, name, claim))).await?;
-        }
-        Ok(())
+        few_first(batch, |(name, claim)| async move { self.withdraw_remembered(arbiter, &name, &claim).await }).await
     }
 
     /// Withdraws this claim, if it is remembered.

@@ -127,6 +127,7 @@ fn identity(page: &mut String, guard: &Guard, explanation: &Explanation) {
     line(page, "raw fingerprint", &explanation.raw.to_string());
     line(page, "fingerprint", &explanation.canonical.to_string());
     match &explanation.probe {
+        _ if guard.mode == Mode::Shadow => {}
         Some(Ok(target)) => line(page, "probe", &format!("GET {target}")),
         Some(Err(why)) => line(page, "probe", &format!("none, so a doubt is held: {why}")),
         None => {}

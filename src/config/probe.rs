@@ -28,7 +28,10 @@ pub(super) fn in_doubt(
         (At { value: Word::Hold, .. }, Field::Absent) => Some(InDoubt::Hold),
         (At { value: Word::Retry, .. }, Field::Absent) => Some(InDoubt::Retry),
         (At { value: Word::Probe, place, .. }, Field::Absent) => {
-            report.fault(place, "`probe` needs to know what to ask: write `probe: { get: \"/orders?ref={key}\" }`");
+            report.fault(
+                place,
+                "`probe` needs to know what to ask: write `probe: { get: \"/orders?ref={key}&customer={scope}\" }`",
+            );
             None
         }
         (_, Field::Broken) => None,
@@ -87,6 +90,11 @@ pub(super) fn template(
     let fields: Vec<_> = headers.0.iter().map(|(name, value)| field(name, value.at()?, &known, report)).collect();
     let headers = fields.into_iter().collect::<Option<_>>()?;
     let template = ProbeTemplate { target: get.ok()?, headers, size_limit: probe.value.size_limit.value()?.0 };
+    for name in template.header_names().filter(|name| headers::is_forwarding(name) || headers::is_reserved(name)) {
+        let message =
+            format!("`{{header:{name}}}`: the upstream did not get this field as the client sent it; use another");
+        report.fault(&probe.place, message);
+    }
     if *scope != Scope::None && !template.names_the_caller(scope) {
         let message = "does not say who asks, and its answer goes to whoever repeats the request: one caller could be \
                        shown another's operation of the same name; add {scope}, or a header with credentials";

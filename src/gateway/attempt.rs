@@ -95,7 +95,8 @@ impl Attempt {
             heard: &|headers| hear(self.guard.outcome_headers, headers, &operation, &self.route),
             metrics: &self.metrics,
         };
-        let ended = if self.permit.may_begin().await {
+        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
+        let ended = if !self.marked || self.permit.may_begin().await {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
                 () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),

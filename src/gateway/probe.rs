@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
 use http::header::LOCATION;
 use http::{Request, StatusCode, Uri};
 use http_body::Body as _;
@@ -17,7 +16,7 @@ use super::settings::{Guard, Probing};
 use super::{Gateway, Guarded};
 use crate::arbiter::{Arbiter, Asking, Probes, Resolved, Terms, Turn};
 use crate::clock::Clock;
-use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Settled, Witness, probed};
+use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Witness, probed};
 use crate::store::StoreError;
 use crate::telemetry::{AUDIT, Metrics, ProbeFinding, UpstreamMetrics};
 use crate::upstream::{Outgoing, Upstream, headers};
@@ -53,8 +52,9 @@ enum Asked {
 }
 
 impl Gateway {
-    /// Asks about the doubts whose time has come; one step of a background task.
-    pub async fn probe_due(&self) {
+    /// Begins to ask about the doubts whose time has come; one step of a background task. Each ends by itself: an upstream
+    /// that is silent holds up nobody else's.
+    pub fn probe_due(&self) -> impl Iterator<Item = impl Future<Output = ()> + use<>> + use<> {
         let due = Probes::due(self.arbiter.shared());
         let begin = |(namespace, asking): (_, Asking)| {
             let route = self.shared.probed.get(&namespace);
@@ -66,7 +66,7 @@ impl Gateway {
             asking.end(route.map(|_| now.plus(PUT_OFF)), now);
             None
         };
-        join_all(due.into_iter().filter_map(begin)).await;
+        due.into_iter().filter_map(begin).collect::<Vec<_>>().into_iter()
     }
 
     /// Asks about a doubt because a duplicate does, or waits for whoever does already.
@@ -152,23 +152,29 @@ impl Prober {
         tracing::debug!(operation = %id.short(), finding = counted.label(), why, "the upstream was asked");
         let Some(ending) = ending else { return Asked::Open(Box::new(doubt)) };
         match self.arbiter.resolve(id, &doubt, &ending, &self.terms.policy).await {
-            Ok(Resolved::Done(settled)) => {
-                self.audit(id, &doubt, settled);
+            Ok(Resolved::Done(_)) => {
+                self.audit(id, &doubt, finding, "written");
                 Asked::Ended
             }
             // Whoever was first is right: a late answer, an operator, another gateway.
             Ok(Resolved::NotInDoubt(_)) => Asked::Ended,
-            Err(error) => Asked::PutOff(error),
+            Err(error) => {
+                // The store may have carried it out all the same.
+                self.audit(id, &doubt, finding, "unconfirmed");
+                Asked::PutOff(error)
+            }
         }
     }
 
-    fn audit(&self, id: &OperationId, doubt: &Record, settled: Settled) {
+    fn audit(&self, id: &OperationId, doubt: &Record, finding: &Finding, result: &str) {
         tracing::info!(
             target: AUDIT,
-            operation = %id.short(),
+            operation = %id,
             route = self.terms.route.name(),
             attempt = doubt.number,
-            outcome = if matches!(settled, Settled::Kept(_)) { "executed" } else { "not-executed" },
+            attempt_id = %doubt.fence.attempt,
+            outcome = if matches!(finding, Finding::Executed(_)) { "executed" } else { "not-executed" },
+            result,
             "doubt ended by a probe"
         );
     }

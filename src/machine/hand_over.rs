@@ -16,7 +16,7 @@ pub enum HandOver {
     },
     /// Nothing: its time is over, or what the store holds says as much or more.
     Done,
-    /// Nothing yet: an attempt runs by what the store holds, and will end there.
+    /// Nothing yet: an attempt runs, or may, by what is kept or by what the store holds.
     Wait,
 }
 
@@ -25,12 +25,22 @@ pub fn hand_over(kept: &Record, found: Option<&Record>, now: Time) -> HandOver {
     if kept.expires <= now {
         return HandOver::Done;
     }
+    if matches!(kept.state, State::InFlight { lease, .. } if now < lease) {
+        // Whoever wrote it may be about to begin.
+        return HandOver::Wait;
+    }
     let Some(found) = found else { return HandOver::Write { expect: Expect::Absent, record: kept.clone() } };
     match (&kept.state, &found.state) {
         (_, State::Completed { .. }) => HandOver::Done,
         (State::Completed { .. }, State::InDoubt { .. }) => over(kept, found),
         (State::Completed { .. }, State::InFlight { lease, .. }) if *lease <= now => over(kept, found),
         (State::Completed { .. }, State::InFlight { .. }) => HandOver::Wait,
+        // Another attempt's claim may yet be withdrawn, and must not take the doubt with it.
+        (State::InFlight { .. } | State::InDoubt { .. }, State::InFlight { .. })
+            if found.fence.attempt != kept.fence.attempt =>
+        {
+            HandOver::Wait
+        }
         // Two that know nothing: the doubt, or the lease that ends in one, is there already.
         (State::InFlight { .. } | State::InDoubt { .. }, State::InFlight { .. } | State::InDoubt { .. }) => {
             HandOver::Done

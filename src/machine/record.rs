@@ -125,11 +125,15 @@ pub struct Recorded {
 /// How many versions a series has: more than an attempt ever renews.
 const SERIES: u32 = 1 << 16;
 
+/// How many kinds of state there are: series go round among them.
+const KINDS: u32 = 3;
+
 impl Record {
     /// This record, to be written again after the store has lost it, with a version that the lost one never reached:
     /// a late write or removal that was meant for the lost record must not fit.
     pub(super) fn anew(&self) -> Self {
-        let fence = Fence { version: self.fence.version.saturating_add(SERIES), ..self.fence };
+        // A whole round: with less, the next state could fall into the series that it had in the lost record's life.
+        let fence = Fence { version: self.fence.version.saturating_add(KINDS * SERIES), ..self.fence };
         Self { fence, ..self.clone() }
     }
 
@@ -150,7 +154,7 @@ impl Record {
             State::Completed { .. } => 2,
         };
         let next = self.fence.version / SERIES + 1;
-        let series = next + (kind + 3 - next % 3) % 3;
+        let series = next + (kind + KINDS - next % KINDS) % KINDS;
         let fence = Fence { version: series.saturating_mul(SERIES), ..self.fence };
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
         Self { fence, state, expires, probe, ..self.clone() }

@@ -28,18 +28,6 @@ pub enum Ending {
     Unknown(Cause),
 }
 
-impl Ending {
-    /// Whether the end of the attempt that holds this record proves that its key may be free. A never-sent attempt proves
-    /// nothing about the ones before it.
-    pub fn frees(&self, held: &Record) -> bool {
-        match self {
-            Self::Answered { judgement, .. } => *judgement == Judgement::Release,
-            Self::NotSent => held.number == 1,
-            Self::Unknown(_) => false,
-        }
-    }
-}
-
 /// What settling asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settling {
@@ -61,6 +49,14 @@ pub enum Settling {
     },
     /// Nothing to do.
     Done(Settled),
+}
+
+impl Settling {
+    /// Whether it frees the key, if what is there has not moved on meanwhile.
+    pub fn frees(&self) -> bool {
+        let (Self::Write { settled, .. } | Self::Remove { settled, .. } | Self::Done(settled)) = self;
+        matches!(settled, Settled::Released | Settled::NotSent)
+    }
 }
 
 /// What became of a settled attempt.

@@ -18,7 +18,7 @@ impl Policy {
     /// Whether a key that says this of itself gives no right to act, if nothing is known of it.
     pub(super) fn untimely(&self, made: Option<Time>, now: Time) -> Option<Untimely> {
         let (skew, made) = self.clock_skew.zip(made)?;
-        if made.plus(self.retention).plus(skew) < now {
+        if made.plus(self.retention).plus(skew) <= now {
             Some(Untimely::Expired)
         } else if now.plus(skew) < made {
             Some(Untimely::Early)

@@ -7,6 +7,7 @@ use oncegate::arbiter::{Admitted, Renewal, Resolved};
 use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Record, Settled, State};
 
 use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id};
+use crate::watched::Fault;
 
 const AMNESIA: &str = "oncegate_store_amnesia_total";
 
@@ -199,4 +200,42 @@ async fn a_loss_in_the_midst_of_two_equal_claims_lets_one_run() {
         assert!(matches!(told, Admitted::Duplicate(Duplicate::InFlight { .. })));
     }
     assert!(first.settle(answered(&ward.terms, 201, 9)).await.is_ok());
+}
+
+/// A doubt that is freed here, by a gateway that is alone and so leaves no note.
+#[tokio::test]
+async fn a_doubt_that_is_just_being_freed_is_not_taken_for_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    for fault in [Fault::Hangs, Fault::Slow] {
+        let ward = Ward::alone(&folder.path().join(format!("{fault:?}")), InDoubt::Hold);
+        doubt(&ward).await;
+        let (found, policy, id) = (stored(&ward).await, &ward.terms.policy, id(1));
+        let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
+        ward.store.fail([fault]);
+        let request = async move { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() };
+        let mut freed = Box::pin(ward.arbiter().resolve(&id, &found, &Ending::NotSent, policy));
+        let told = if fault == Fault::Hangs {
+            // The removal is carried out, and its reply is on its way.
+            assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());
+            request.await
+        } else {
+            // The request's write is on its way, and comes when the key is free.
+            let request = tokio::spawn(request);
+            tokio::task::yield_now().await;
+            assert_eq!(freed.await.unwrap(), Resolved::Done(Settled::NotSent));
+            ward.store.go_on();
+            request.await.unwrap()
+        };
+        assert!(matches!(told, Admitted::Proceed(_)), "{fault:?}");
+        assert_eq!(ward.metric(AMNESIA), 0.0);
+    }
+}
+
+#[tokio::test]
+async fn a_further_attempts_claim_that_was_sent_twice_is_no_loss() {
+    let ward = Ward::new(1, InDoubt::Retry, CACHE);
+    doubt(&ward).await;
+    ward.store.fail([Fault::Twice]);
+    assert_eq!(ward.permit(1).await.number(), 2);
+    assert_eq!(ward.metric(AMNESIA), 0.0);
 }

@@ -220,6 +220,25 @@ async fn a_request_that_the_store_took_and_an_equal_one_under_the_journal_do_not
 }
 
 #[tokio::test]
+async fn a_doubt_of_the_journal_is_not_given_up_for_a_claim_that_still_hangs() {
+    let (ward, _folder, _) = alone(InDoubt::Hold).await;
+    ward.store.fail([Fault::Hangs]);
+    let (arbiter, request) = (Arc::clone(ward.arbiter()), arrival(1, 0));
+    let mut first = Box::pin(arbiter.admit(&request, &ward.terms));
+    assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
+    ward.store.is_away(true);
+    assert!(begins(&ward, 1).await.settle(Ending::Unknown(Cause::Broken)).await.is_ok());
+    ward.store.is_away(false);
+    // Were it taken for handed over, the first one would find nothing against it when its reply comes.
+    assert!(hand_over(&ward).await);
+    assert_eq!(ward.metric(JOURNALLED), 1.0);
+    drop(first);
+    assert!(hand_over(&ward).await);
+    assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::InDoubt { .. }));
+    assert_eq!(ward.metric(JOURNALLED), 0.0);
+}
+
+#[tokio::test]
 async fn a_doubt_of_the_journal_is_tried_again_where_the_route_says_so() {
     let (ward, _folder, _) = alone(InDoubt::Retry).await;
     ward.store.is_away(true);

@@ -8,6 +8,7 @@ use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Fence, OperationId, Record, Time};
 use oncegate::store::memory::MemoryStore;
 use oncegate::store::{Cursor, Page, Reply, Store, StoreError, Written};
+use tokio::sync::Notify;
 
 /// What happens to a write or a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub(crate) enum Fault {
     Hangs,
     /// It is not carried out yet: it arrives when the test says so.
     Late,
+    /// It is carried out when the test says so, while its caller waits.
+    Slow,
+    /// A write is sent twice, as over a connection that broke.
+    Twice,
     /// Nothing.
     None,
 }
@@ -30,6 +35,7 @@ pub(crate) struct Watched {
     faults: Mutex<VecDeque<Fault>>,
     away: AtomicBool,
     late: Mutex<Vec<(OperationId, Expect, Record)>>,
+    slow: Notify,
 }
 
 impl Watched {
@@ -40,6 +46,7 @@ impl Watched {
             faults: Mutex::default(),
             away: AtomicBool::new(false),
             late: Mutex::default(),
+            slow: Notify::new(),
         }
     }
 
@@ -77,6 +84,11 @@ impl Watched {
         }
     }
 
+    /// What is slow is carried out.
+    pub(crate) fn go_on(&self) {
+        self.slow.notify_one();
+    }
+
     fn called(&self) -> Fault {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.faults.lock().unwrap().pop_front().unwrap_or_else(|| self.usual())
@@ -87,29 +99,35 @@ impl Watched {
     }
 }
 
-/// A call that meets a fault.
-fn faulty<'a, T: Send + 'a>(fault: Fault, call: Reply<'a, T>) -> Reply<'a, T> {
-    Box::pin(async move {
-        let lost = || Err(StoreError::Unavailable("told to fail".to_owned()));
-        match fault {
-            Fault::None => call.await,
-            Fault::Refused | Fault::Late => lost(),
-            Fault::ReplyLost => {
-                call.await?;
-                lost()
+impl Watched {
+    /// A call that meets a fault.
+    fn faulty<'a, T: Send + 'a>(&'a self, fault: Fault, call: Reply<'a, T>) -> Reply<'a, T> {
+        Box::pin(async move {
+            let lost = || Err(StoreError::Unavailable("told to fail".to_owned()));
+            match fault {
+                Fault::None | Fault::Twice => call.await,
+                Fault::Refused | Fault::Late => lost(),
+                Fault::ReplyLost => {
+                    call.await?;
+                    lost()
+                }
+                Fault::Hangs => {
+                    call.await?;
+                    std::future::pending().await
+                }
+                Fault::Slow => {
+                    self.slow.notified().await;
+                    call.await
+                }
             }
-            Fault::Hangs => {
-                call.await?;
-                std::future::pending().await
-            }
-        }
-    })
+        })
+    }
 }
 
 impl Store for Watched {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        faulty(self.usual(), self.store.load(id))
+        self.faulty(self.usual(), self.store.load(id))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
@@ -117,11 +135,19 @@ impl Store for Watched {
         if fault == Fault::Late {
             self.late.lock().unwrap().push((*id, expect, record.clone()));
         }
-        faulty(fault, self.store.write(id, expect, record))
+        let again = (fault == Fault::Twice).then(|| self.store.write(id, expect, record));
+        let call = self.store.write(id, expect, record);
+        self.faulty(
+            fault,
+            Box::pin(async move {
+                let first = call.await;
+                if let Some(again) = again { again.await } else { first }
+            }),
+        )
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        faulty(self.called(), self.store.remove(id, fence))
+        self.faulty(self.called(), self.store.remove(id, fence))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {

@@ -72,6 +72,10 @@ fn what_cannot_be_filled_in_is_refused_with_its_place() {
     ] {
         refused(&asking(text, ""), get, says);
     }
+    for name in ["X-Forwarded-For", "Oncegate-Operation", "TE"] {
+        let text = asking(&format!("/orders?of={{scope}}&a={{header:{name}}}"), "");
+        refused(&text, "11:14 routes[0].idempotency.probe", "did not get this field");
+    }
     let several =
         asking("/orders?ref={key}", "").replace("header: Idempotency-Key", "all: [{ json: /a }, { json: /b }]");
     refused(&several, get, "use {operation}");

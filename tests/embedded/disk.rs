@@ -176,3 +176,15 @@ fn a_disk_that_is_full_at_the_start_is_refused_and_leaves_nothing_in_the_way() {
     let gateway = started(&config);
     assert_eq!(gateway.send(&order("k")).status, 201);
 }
+
+#[test]
+fn an_empty_store_is_begun_with_a_warning_once() {
+    let home = Home::new(&naming());
+    let config = home.config("store", "");
+    let warning = "an empty one was begun";
+    let first = started(&config);
+    assert!(first.log().contains(warning), "{}", first.log());
+    stop(first);
+    let second = started(&config);
+    assert!(!second.log().contains(warning), "{}", second.log());
+}

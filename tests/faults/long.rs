@@ -9,6 +9,9 @@ use crate::scene::Backing;
 
 const WISHES: &str = "ONCEGATE_DRILL";
 
+/// How the head of the reports' table begins.
+const TABLE: &str = "| scenario |";
+
 /// What was asked for: `name=value`, and what is not said has its default.
 struct Wishes(Vec<(String, String)>);
 
@@ -31,6 +34,14 @@ impl Wishes {
 
     fn number<T: FromStr>(&self, name: &str, default: T) -> T {
         self.text(name).map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("`{name}` is no number")))
+    }
+
+    /// The page that gets the row. Looked at first: a night later is too late to find that there is none.
+    fn page(&self) -> Option<&Path> {
+        let page = self.text("report").map(Path::new)?;
+        let has_table = std::fs::read_to_string(page).is_ok_and(|text| text.contains(TABLE));
+        assert!(has_table, "`report={}` is no page with a table that begins with `{TABLE}`", page.display());
+        Some(page)
     }
 
     fn plan(&self) -> Plan {
@@ -57,11 +68,12 @@ impl Wishes {
 fn drill() {
     let wishes = Wishes::read(&std::env::var(WISHES).unwrap_or_default());
     let plan = wishes.plan();
+    let page = wishes.page();
     let scenario = wishes.text("scenario").unwrap_or("sentinel");
     println!("scenario {scenario}, seed {}", plan.seed);
     let report = plan.run();
     println!("{}", report.table(scenario));
-    if let Some(page) = wishes.text("report").map(Path::new) {
+    if let Some(page) = page {
         let text = std::fs::read_to_string(page).unwrap();
         std::fs::write(page, filled(&text, &report.row(scenario, plan.seed))).unwrap();
     }
@@ -72,7 +84,7 @@ fn drill() {
 fn filled(page: &str, row: &str) -> String {
     let first = |line: &str| line.split('|').nth(1).map(str::trim).unwrap_or_default().to_owned();
     let mut lines: Vec<&str> = page.lines().collect();
-    let head = lines.iter().position(|line| line.starts_with("| scenario |")).expect("a table of scenarios");
+    let head = lines.iter().position(|line| line.starts_with(TABLE)).expect("a table of scenarios");
     let rows = lines[head..].iter().take_while(|line| line.starts_with('|')).count();
     let rows = head + 2..head + rows;
     match rows.clone().find(|place| first(lines[*place]) == first(row)) {
@@ -93,4 +105,10 @@ fn a_row_takes_the_place_of_its_like() {
 #[should_panic(expected = "`operation` is none of")]
 fn a_wish_that_nobody_knows_is_refused() {
     Wishes::read("operations=5 operation=6");
+}
+
+#[test]
+#[should_panic(expected = "is no page with a table")]
+fn a_report_that_cannot_be_written_is_refused_at_once() {
+    Wishes::read("report=nowhere.md").page();
 }

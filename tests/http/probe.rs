@@ -89,6 +89,32 @@ fn what_the_schedule_finds_is_what_duplicates_get() {
 }
 
 #[test]
+fn an_upstream_that_says_nothing_holds_up_no_other_routes_probes() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let silent = breaking(move |_| Reply::whole(200, &[], "late").after(&hold));
+    let upstream = breaking(|_| Reply::whole(200, &[], "done"));
+    let other = "  - name: other
+    match: { methods: [POST], path: /other }
+    upstream: silent
+    idempotency:
+      key: [ { header: Idempotency-Key } ]
+      scope: none
+      in_doubt: probe
+      probe: { get: \"/orders?ref={key}\", schedule: [10ms], timeout: 1m }
+  - name: rest";
+    let servers = format!("upstreams:\n  silent: {{ servers: [ \"http://{}\" ] }}", silent.address());
+    let text = yaml(&upstream, &guard("schedule: [10ms]"), "store: { kind: memory }");
+    let text = text.replace("upstreams:", &servers).replace("  - name: rest", other);
+    let gateway = Gateway::start(&text);
+    doubt(&gateway, &Call::post("/other").key("k-1").body("x"));
+    wait_until("the silent one is asked", || !asked(&silent).is_empty());
+    doubt(&gateway, &order("k-1"));
+    gateway.wait_for_metric(&series("executed"), 1.0);
+    gate.open();
+}
+
+#[test]
 fn a_probe_says_who_asks_and_about_what() {
     let upstream = breaking(|_| Reply::whole(200, &[], "done"));
     let fields = r#"headers: { Authorization: "{header:Authorization}", X-Customer: "no. {json:/customer}" }"#;

@@ -76,9 +76,34 @@ fn a_second_signal_ends_at_once() {
     upstream.wait_for_requests(1);
     gateway.signal("TERM");
     gateway.wait_for_log("stopping");
-    gateway.signal("TERM");
+    tell_again(&gateway);
     assert_eq!(gateway.wait().code(), Some(1), "an end that is not clean must be seen");
-    assert!(gateway.log().contains("stopped at once"));
+}
+
+/// Gives a second signal, which counts from a moment after the first on.
+fn tell_again(gateway: &Gateway) {
+    wait_until("it ends at once", || {
+        gateway.signal("TERM");
+        gateway.log().contains("stopped at once")
+    });
+}
+
+/// `timeout`, for one, tells a process and then its group.
+#[test]
+fn one_word_that_is_said_twice_drains() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "done").after(&hold));
+    let mut gateway = Gateway::start(&yaml(&upstream, "drain_timeout: 1h", ""));
+    let mut client = connect(gateway.address).unwrap();
+    client.write_all(&Call::post("/orders").key("k-1").body("x").bytes()).unwrap();
+    upstream.wait_for_requests(1);
+    gateway.signal("TERM");
+    gateway.wait_for_log("stopping");
+    gateway.signal("TERM");
+    gate.open();
+    assert_eq!(read_answer(&mut client).unwrap().status, 201);
+    assert!(gateway.wait().success(), "{}", gateway.log());
 }
 
 /// Balancers look at `/readyz` every few seconds: until they have, they send clients here.
@@ -101,7 +126,7 @@ fn it_is_not_ready_before_it_takes_no_more_connections() {
         assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     }
-    gateway.signal("TERM");
+    tell_again(&gateway);
     assert_eq!(gateway.wait().code(), Some(1));
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oncegate::machine::{
-    Admission, Answer, Cause, Duplicate, Ending, Expect, InDoubt, Judgement, Probe, Record, Settled, Settling, State,
-    Time, admit, asked_by, lapse, recall, renew, settle,
+    Admission, Answer, Cause, Duplicate, Ending, Expect, HandOver, InDoubt, Judgement, Probe, Record, Settled,
+    Settling, State, Time, admit, asked_by, hand_over, lapse, recall, renew, settle,
 };
 
 use super::system::{
@@ -425,6 +425,48 @@ fn a_lost_outcome_that_is_still_known_is_that_outcome() {
     let again = recall(&completed, None, system.policy.doubt_retention, system.now);
     assert_eq!((&again.state, again.expires), (&completed.state, completed.expires));
     assert!(again.fence.version > completed.fence.version);
+}
+
+/// A late write names the kind of state that it was meant for: however often an outcome is written again, it never gets
+/// a fence that a running attempt or a doubt may have had.
+#[test]
+fn what_is_written_again_stays_among_its_own_kind() {
+    const SERIES: u32 = 1 << 16;
+    let mut system = hold();
+    let held = begin(&mut system, 1);
+    let ending = kept(&system, 7);
+    system.settle(&held, &ending);
+    let mut record = stored(&system).clone();
+    for _ in 0..5 {
+        assert_eq!(record.fence.version / SERIES % 3, 2);
+        record = recall(&record, None, system.policy.doubt_retention, system.now);
+    }
+    let again = recall(&held, Some(system.policy.lease), system.policy.doubt_retention, system.now);
+    assert_eq!(again.fence.version / SERIES % 3, 0);
+}
+
+/// What is kept is not known; what the store holds is a claim of another name, which may yet be withdrawn.
+#[test]
+fn a_kept_doubt_outlives_a_claim_that_nobody_acts_on() {
+    let (system, _) = doubtful(hold());
+    let kept = stored(&system).clone();
+    let mut other = hold();
+    let claim = begin(&mut other, 2);
+    let later = system.now.plus(Duration::from_millis(1));
+    assert_eq!(hand_over(&kept, Some(&claim), later), HandOver::Wait);
+    assert_eq!(hand_over(&kept, Some(&Record { fence: kept.fence, ..claim }), later), HandOver::Done, "its own");
+    assert_eq!(hand_over(&kept, Some(&kept), later), HandOver::Done);
+    let HandOver::Write { expect: Expect::Absent, record } = hand_over(&kept, None, later) else { panic!("lost") };
+    assert_eq!(record, kept);
+}
+
+#[test]
+fn a_kept_attempt_is_not_handed_over_before_its_lease_has_ended() {
+    let mut system = hold();
+    let kept = begin(&mut system, 1);
+    assert_eq!(hand_over(&kept, None, system.now), HandOver::Wait);
+    system.pass(LEASE);
+    assert!(matches!(hand_over(&kept, None, system.now), HandOver::Write { expect: Expect::Absent, .. }));
 }
 
 #[test]

@@ -122,3 +122,15 @@ fn sentinels_are_asked_with_a_password_from_a_file() {
     let gateway = gateway(&upstream, &store, "");
     wait_until("served", || in_time(&gateway, "k").status == 201);
 }
+
+/// What a user may not do is named in the log, also of the questions that begin a connection.
+#[test]
+fn a_permission_that_is_missing_is_named() {
+    let upstream = created();
+    let redis = RedisServer::start();
+    redis.run::<()>(&["ACL", "SETUSER", "og", "on", ">w4tch", "~og:*", "+@all", "-info"]);
+    let store = format!("url: \"{}\", username: og, password: w4tch", redis.url());
+    let mut gateway = gateway(&upstream, &store, "");
+    refuses(&gateway, &upstream, "k");
+    gateway.wait_for_log("NOPERM this user has no permissions to run the 'info' command");
+}

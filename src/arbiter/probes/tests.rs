@@ -88,13 +88,17 @@ async fn who_waits_is_woken_by_the_end_however_it_comes() {
 #[test]
 fn one_upstream_does_not_take_the_turns_of_the_others() {
     let shared = shared();
-    for number in 0..3 * STEP.0 {
+    for number in 0..3 * AT_ONCE.0 {
         assert!(plan(&shared, number, 0));
     }
     assert!(shared.probes.plan(id(9_999), PAYMENTS, Time(500), Time(1_000)));
     let turns = Probes::due(&shared);
-    assert_eq!(turns.iter().filter(|(namespace, _)| *namespace == ORDERS).count(), STEP.0);
+    assert_eq!(turns.iter().filter(|(namespace, _)| *namespace == ORDERS).count(), AT_ONCE.0);
     assert_eq!(turns.iter().filter(|(namespace, _)| *namespace == PAYMENTS).count(), 1);
+    assert!(shared.probes.plan(id(9_998), PAYMENTS, Time(500), Time(1_000)));
+    assert_eq!(due(&shared), [id(9_998)], "while the one is silent, its places are taken, and nobody else's");
+    drop(turns);
+    assert_eq!(due(&shared).len(), AT_ONCE.0 + 2);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
-use crate::keys::{FingerprintSettings, Missing, Named, Settings, identify};
+use crate::keys::{FingerprintSettings, Missing, Named, Request, Settings, identify};
+use crate::machine::Probe;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const CUSTOMER: HeaderName = HeaderName::from_static("x-customer-id");
@@ -140,6 +141,17 @@ fn no_value_leaves_its_place() {
         let headers = vec![(HeaderName::from_static("x-no"), field("{json:/no}"))];
         let template = ProbeTemplate { headers, ..of("/orders") };
         assert_eq!(probe(template, by_body(&body)).is_none(), control, "{value:?}");
+    }
+    let within = |text: &str, value: &str| {
+        let headers = vec![(HeaderName::from_static("x-no"), field(text))];
+        let body = serde_json::json!({ "no": value }).to_string();
+        probe(ProbeTemplate { headers, ..of("/orders") }, by_body(&body)).is_some()
+    };
+    for value in ["1, 2", "1;of=43", "1\"", "1\\", "1 of 43"] {
+        assert!(within("{json:/no}", value) && !within("no={json:/no}, of={scope}", value), "{value:?}");
+    }
+    for value in [" 1", "1 "] {
+        assert!(!within("{json:/no}", value), "{value:?}: another one by the time it is read");
     }
     let two = by_body(r#"{"a": "."}"#);
     assert_eq!(asked("/orders/{json:/a}{json:/a}", two), None, "two halves of a dot segment");

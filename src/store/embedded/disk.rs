@@ -29,7 +29,7 @@ pub(super) type Reopen = Box<dyn Fn(Builder) -> Result<Database, redb::Error> + 
 pub(super) struct Disk {
     /// None between a fault and the next success in opening it.
     open: RwLock<Option<Open>>,
-    file: PathBuf,
+    pub(super) file: PathBuf,
     reopen: Reopen,
     /// Whether every page is checked when it is opened next.
     suspect: AtomicBool,
@@ -60,13 +60,13 @@ pub(super) fn builder() -> Builder {
     builder
 }
 
-/// Makes the directory and an empty database in it, unless they are there.
-pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
+/// Makes the directory and an empty database in it, unless they are there. Says whether it did.
+pub(super) fn create(directory: &Path) -> Result<bool, redb::Error> {
     // The records hold what upstreams answered: none of other users' business.
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let (file, unborn) = (directory.join(FILE), directory.join(UNBORN));
     if file.try_exists()? {
-        return Ok(());
+        return Ok(false);
     }
     let database = match builder().create(&unborn) {
         Err(redb::DatabaseError::DatabaseAlreadyOpen) => return Err(redb::Error::DatabaseAlreadyOpen),
@@ -89,7 +89,7 @@ pub(super) fn create(directory: &Path) -> Result<(), redb::Error> {
     directory.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync)?;
     // A second process may have been faster; a left-over is written over by nobody.
     let _ = std::fs::remove_file(&unborn);
-    Ok(())
+    Ok(true)
 }
 
 /// Makes the names in a directory durable.

@@ -125,7 +125,10 @@ impl EmbeddedStore {
     /// When another process has it open, it is of another version, or it cannot be read.
     pub fn open(settings: &Settings, command_timeout: Duration, clock: Clock, codec: Codec) -> Result<Self, OpenError> {
         let path = &settings.path;
-        disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))?;
+        if disk::guarded(|| disk::create(path)).map_err(|error| OpenError::new(path, error))? {
+            // A first start and a lost file look the same.
+            tracing::warn!(path = %path.display(), "no store was there: an empty one was begun, which knows of no operation");
+        }
         Self::start(settings, disk::opener(path), command_timeout, clock, codec)
     }
 

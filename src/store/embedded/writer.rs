@@ -86,14 +86,14 @@ impl Writer {
             self.execute(&mut batch)
         });
         let Err(error) = done else { return };
-        tracing::error!(%error, "the embedded store failed and is closed");
+        tracing::error!(%error, file = %self.disk.file.display(), "the embedded store failed and is closed");
         batch.fail(&error.to_string());
         self.disk.suspect(&error);
         self.disk.close();
         if self.rest.begin(Clock::instant(), &error)
             && let Err(error) = guarded(|| self.reopen())
         {
-            tracing::error!(%error, "the embedded store stays closed");
+            tracing::error!(%error, file = %self.disk.file.display(), "the embedded store stays closed");
             self.disk.suspect(&error);
             self.disk.close();
         }

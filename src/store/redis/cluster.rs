@@ -186,7 +186,7 @@ impl Shape {
         let whom = format!("nodes of the cluster {}", listed(&self.seeds));
         let shares = newest(whom, nodes.into_iter().map(|node| self.ask_one(node))).await?;
         if let Some(before) = known.filter(|before| before.shares != shares) {
-            tracing::warn!(before = %before.shares, now = %shares, "the cluster's primaries have changed");
+            tracing::warn!(before = %before.shares, now = %shares, "the cluster's slots or primaries have changed");
         }
         let known = Arc::new(Known { shares, at: Clock::instant() });
         self.known.store(Some(Arc::clone(&known)));

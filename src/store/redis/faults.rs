@@ -24,9 +24,16 @@ pub(super) fn translate(error: &RedisError) -> StoreError {
     match (error.code(), error.detail()) {
         (Some("WRONGTYPE"), _) => StoreError::Unreadable(CodecError::Foreign),
         (Some(code), Some(detail)) => unavailable(format!("{code} {detail}")),
-        (Some(code), None) => unavailable(code),
+        (Some(code), None) => unavailable(first_failure(error).unwrap_or_else(|| code.to_owned())),
         (None, _) => unavailable(error.to_string()),
     }
+}
+
+/// What the server said of the first command that failed, of several sent together: such errors bear no detail themselves.
+fn first_failure(error: &RedisError) -> Option<String> {
+    let failures = error.clone().into_server_errors()?;
+    let (_, first) = failures.first()?;
+    Some(format!("{} {}", first.code(), first.details()?))
 }
 
 /// The reply, unless it is an error.
