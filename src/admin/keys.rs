@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::{Admin, problem};
-use crate::machine::{Answer, Cause, Fence, OperationId, Record, State, Time};
+use crate::machine::{Cause, Fence, OperationId, Record, State, Time};
 use crate::store::StoreError;
 
 pub(super) async fn show(FromState(admin): FromState<Arc<Admin>>, Path(id): Path<String>) -> Response {
@@ -70,22 +70,14 @@ impl Admin {
                 json!({"state": "in-doubt", "since": time(*since), "cause": text(*cause)})
             }
             State::Completed { at, answer } => {
-                let replayable = matches!(answer, Answer::Recorded(_) | Answer::Told { .. });
-                json!({"state": "completed", "since": time(*at), "status": status(answer), "replayable": replayable})
+                let replayable = answer.whole().is_some();
+                json!({"state": "completed", "since": time(*at), "status": answer.status(), "replayable": replayable})
             }
         };
         if let (Value::Object(shown), Value::Object(state)) = (&mut shown, state) {
             shown.extend(state);
         }
         shown
-    }
-}
-
-fn status(answer: &Answer) -> Option<u16> {
-    match answer {
-        Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. } => Some(recorded.status),
-        Answer::TooLarge { status, .. } => Some(*status),
-        Answer::Unseen => None,
     }
 }
 

@@ -156,7 +156,7 @@ fn tell(guard: &Guard, inquiry: &Inquiry, record: &Record, outlook: &Outlook<'_>
         State::InFlight { since, .. } => ("in-flight", *since, Some(outlook.running(*since))),
         State::InDoubt { since, .. } => ("in-doubt", *since, Some(outlook.in_doubt(*since))),
         State::Completed { at, answer } => {
-            told["status"] = json!(status(answer));
+            told["status"] = json!(answer.status());
             told["replayable"] = json!(is_replayed(guard, answer));
             ("completed", *at, None)
         }
@@ -195,17 +195,7 @@ fn nothing() -> Response<Body> {
 
 /// Whether a duplicate would get the recorded answer.
 fn is_replayed(guard: &Guard, answer: &machine::Answer) -> bool {
-    let has_one = matches!(answer, machine::Answer::Recorded(_) | machine::Answer::Told { .. });
-    has_one && guard.duplicate == OnDuplicate::Replay
-}
-
-/// The upstream's status, if it is known.
-fn status(answer: &machine::Answer) -> Option<u16> {
-    match answer {
-        machine::Answer::Recorded(recorded) | machine::Answer::Told { answer: recorded, .. } => Some(recorded.status),
-        machine::Answer::TooLarge { status, .. } => Some(*status),
-        machine::Answer::Unseen => None,
-    }
+    answer.whole().is_some() && guard.duplicate == OnDuplicate::Replay
 }
 
 fn rfc3339(at: Time) -> Value {

@@ -102,6 +102,24 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// What duplicates get where the route replays; none where only the fact is known.
+    pub fn whole(&self) -> Option<&Recorded> {
+        match self {
+            Self::Recorded(recorded) | Self::Told { answer: recorded, .. } => Some(recorded),
+            Self::TooLarge { .. } | Self::Unseen => None,
+        }
+    }
+
+    /// The status, if it is known.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::TooLarge { status, .. } => Some(*status),
+            Self::Recorded(_) | Self::Told { .. } | Self::Unseen => self.whole().map(|recorded| recorded.status),
+        }
+    }
+}
+
 /// Who knows of an outcome that the attempt itself did not bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Witness {

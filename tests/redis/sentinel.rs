@@ -67,7 +67,7 @@ fn a_demoted_primary_that_can_be_reached_is_left_by_all_connections() {
     });
 }
 
-/// The sentinels have their passwords, the servers another, and the gateway may do what the README says and no more.
+/// The sentinels have their passwords, the servers another, and the gateway may do what the manual says and no more.
 #[test]
 fn passwords_of_sentinels_and_servers_are_two() {
     let upstream = created();
