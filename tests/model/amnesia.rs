@@ -40,7 +40,11 @@ impl Step<'_> {
 
     /// What settling has made of the record.
     pub(crate) fn keep_in_mind(&mut self, gateway: usize, settling: &Call) {
-        let Call::Write { record, .. } = settling else { return };
+        let record = match settling {
+            Call::Write { record, .. } => record,
+            Call::Remove { fence } => return self.forgets(gateway, *fence),
+            Call::Load | Call::RemoveAny => return,
+        };
         let Some(entry) = self.of(gateway, record.fence) else { return };
         entry.running = false;
         entry.known = Record { expires: record.expires, ..(*entry.known).clone() }.into();

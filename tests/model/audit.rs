@@ -32,6 +32,8 @@ pub(crate) enum Broken {
     Fence,
     /// An ended lease that nothing can lapse.
     Hangs,
+    /// The upstream has executed what a probe had said was not, and the operation again.
+    ExecutedTwice,
 }
 
 /// A forwarded attempt whose operation must not run again.
@@ -43,7 +45,7 @@ pub(crate) struct Guard {
     /// Until when.
     pub(crate) until: u64,
     stage: Stage,
-    /// When its time ends at the latest, by the write that let it begin.
+    /// When its time ends at the latest, by its claim.
     limit: u64,
 }
 
@@ -78,6 +80,10 @@ pub(crate) struct Audit {
     doubted: Names,
     answered: Names,
     changed: Names,
+    /// Where the upstream knows: what it has executed,
+    executed: Names,
+    /// and of what a probe was told that it was not.
+    absent: Names,
     /// The store has lost what it had acknowledged.
     pub(crate) lossy: bool,
     /// A gateway has crashed.
@@ -96,9 +102,11 @@ impl Audit {
             hash(digest(&Guard { attempt: 0, ..guard }));
         }
         for name in names {
-            let bits = [self.released, self.doubted, self.answered, self.changed].map(|names| names.has(*name));
+            let all = [self.released, self.doubted, self.answered, self.changed, self.executed, self.absent];
+            let bits = all.map(|names| names.has(*name));
             hash(digest(&bits));
         }
+        hash(digest(&(self.executed.0.count_ones().min(2), self.executed.0 & self.absent.0 != 0)));
         hash(digest(&(self.all_released(), self.lossy, self.crashed, self.gave_up, self.broken)));
     }
 
@@ -133,9 +141,7 @@ impl Audit {
             }
         }
         self.sent.add(attempt);
-        // The write that let it begin: its claim, or the renewal of a lease that had ended before.
-        let begun = since.0.max(lease.0 - super::plan::LEASE);
-        let mut guard = Guard { attempt, changed, until: 0, stage: Stage::Running, limit: begun + ATTEMPT_TIMEOUT };
+        let mut guard = Guard { attempt, changed, until: 0, stage: Stage::Running, limit: since.0 + ATTEMPT_TIMEOUT };
         guard.until = guard.doubt_from(lease.0) + DOUBT_RETENTION;
         self.guard = Some(guard);
     }
@@ -156,6 +162,23 @@ impl Audit {
         }
     }
 
+    /// The upstream executes an attempt.
+    pub(crate) fn executed(&mut self, attempt: Name) {
+        self.executed.add(attempt);
+        if self.executed.0 & self.absent.0 != 0 && self.executed.0.count_ones() > 1 {
+            self.breaks(Broken::ExecutedTwice);
+        }
+    }
+
+    pub(crate) fn has_executed(&self, attempt: Name) -> bool {
+        self.executed.has(attempt)
+    }
+
+    /// A probe was told that this attempt was not executed, late enough.
+    pub(crate) fn absent(&mut self, attempt: Name) {
+        self.absent.add(attempt);
+    }
+
     /// The gateway of this attempt is no more.
     pub(crate) fn crashed(&mut self, attempt: Name, now: u64) {
         self.ended(attempt, End::Unknown, now);
@@ -170,6 +193,10 @@ impl Audit {
     pub(crate) fn written(&mut self, plan: &Plan, before: Option<&Record>, after: Option<&Record>, now: u64) {
         let open = self.guard.is_some_and(|guard| now < guard.until);
         match (before, after) {
+            // The upstream's word.
+            (Some(before), None) if self.absent.has(name(before.fence.attempt)) => {
+                self.guard.take_if(|guard| guard.attempt == name(before.fence.attempt));
+            }
             (Some(before), None) if open && self.holds(before) => {
                 self.breaks(Broken::OnlyProofReleases);
             }
@@ -224,8 +251,13 @@ impl Audit {
         if self.changed.has(of) != changed {
             self.breaks(Broken::ChangedIsNoRetry);
         }
-        let State::Completed { answer: Answer::Recorded(answer), .. } = &record.state else { return };
-        if !self.answered.has(of) || answer.body.as_ref() != [of] {
+        let State::Completed { answer, .. } = &record.state else { return };
+        let true_to_life = match answer {
+            Answer::Recorded(answer) => self.answered.has(of) && answer.body.as_ref() == [of],
+            Answer::Told { answer, .. } => answer.body.first().is_some_and(|name| self.executed.has(*name)),
+            _ => false,
+        };
+        if !true_to_life {
             self.breaks(Broken::OnceDoneDone);
         }
     }
@@ -249,8 +281,10 @@ impl Audit {
             self.breaks(Broken::NotFreed);
         }
         // Under `retry` a later attempt may have taken the record over.
-        let answered = self.guard.is_some_and(|guard| guard.stage == Stage::Answered);
-        if answered && !self.gave_up && !plan.retries() {
+        let answered = self.guard.filter(|guard| guard.stage == Stage::Answered);
+        // A probe that was quicker may have written what it was told instead.
+        let recorded = |guard: Guard| stored.is_some_and(|it| done(it) && name(it.fence.attempt) == guard.attempt);
+        if answered.is_some_and(|guard| !recorded(guard)) && !self.gave_up && !plan.retries() {
             self.breaks(Broken::AnswerLost);
         }
     }

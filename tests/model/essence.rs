@@ -60,7 +60,7 @@ impl Naming<'_> {
             Phase::Over => [0, 0, 0, 0],
             Phase::Asking { call } => [1, self.call(call), 0, 0],
             Phase::Ready { held, since } => [2, self.held(Some(held)), *since, 0],
-            Phase::Renewing { held, call } => [3, self.held(Some(held)), self.call(call), 0],
+            Phase::Resolving { call } => [3, self.call(call), 0, 0],
             Phase::Running { held, sent, beat } => {
                 let beat = match beat {
                     Beat::Resting => 1,
@@ -71,6 +71,10 @@ impl Naming<'_> {
             }
             Phase::Undoing { claim, call } => [5, self.held(Some(claim)), self.call(call), 0],
             Phase::Settling { held, end, call } => [6 + *end as u64, self.held(Some(held)), self.call(call), 0],
+            Phase::Probing { doubt, asked } => [20, self.held(Some(doubt)), *asked, 0],
+            Phase::Told { doubt, asked, executed } => {
+                [21, self.held(Some(doubt)), *asked, executed.map_or(0, |name| self.of(name))]
+            }
         };
         mix([self.of(task.name), u64::from(task.changed), mix(phase)])
     }
@@ -104,7 +108,11 @@ pub(crate) fn essence(state: &State) -> u64 {
     let contents = mix(state.store.contents().map(|held| naming.held(held)));
     let gateways = in_order(&state.gateways, Naming::gateway, naming);
     let strays = in_order(&state.strays, Naming::call, naming);
-    let mut parts = vec![state.now, digest(&state.left), contents, gateways, strays, u64::from(state.names > 0)];
+    let runs = in_order(&state.upstream.runs, |naming, run| mix([naming.of(run.name), run.digest()]), naming);
+    let first = state.upstream.first.map_or(0, |name| naming.of(name));
+    let upstream = mix([runs, first]);
+    let begun = u64::from(state.names > 0);
+    let mut parts = vec![state.now, digest(&state.left), contents, gateways, strays, upstream, begun];
     state.audit.digest(&met.0.borrow(), &mut |part| parts.push(part));
     mix(parts)
 }

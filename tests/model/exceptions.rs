@@ -4,11 +4,11 @@
 use oncegate::machine::InDoubt;
 
 use super::audit::Broken;
-use super::plan::{Left, Plan};
+use super::plan::{Left, PROBES, Plan};
 use super::search::finds;
 
 const LEFT: Left =
-    Left { requests: 2, changed: 0, ticks: 0, leaps: 0, losses: 0, crashes: 0, failovers: 0, flushes: 0 };
+    Left { requests: 2, changed: 0, ticks: 0, leaps: 0, losses: 0, crashes: 0, failovers: 0, flushes: 0, probes: 0 };
 
 fn hold(gateways: usize, left: Left) -> Plan {
     Plan::new(gateways, InDoubt::Hold, left)
@@ -41,4 +41,11 @@ fn what_another_gateway_dispatched_is_not_known_here() {
 fn what_was_dispatched_before_a_crash_is_not_known_after() {
     let way = finds(hold(1, Left { flushes: 1, crashes: 1, ..LEFT }).exact(), Broken::DoubtIsAState);
     assert!(way.contains("CRASHES"), "{way}");
+}
+
+/// The assumption that `absent_after` stands for is needed.
+#[test]
+fn an_upstream_that_executes_later_than_it_should_runs_an_operation_twice() {
+    let way = finds(Plan::new(1, PROBES, Left { ticks: 1, probes: 1, ..LEFT }).unruly(), Broken::ExecutedTwice);
+    assert_eq!(way.matches("EXECUTES").count(), 2, "{way}");
 }

@@ -103,15 +103,10 @@ impl Step<'_> {
                 }
                 (_, Reply::Done) => {}
             },
-            Phase::Renewing { held, .. } => match (call, reply) {
-                (Call::Write { record, .. }, Reply::Done) => self.may_send(gateway, task, record),
-                (_, Reply::Lost(Some(newer))) if runs(&held, &newer) => self.may_send(gateway, task, newer),
-                _ => self.settle(gateway, task, &held, Some(&held), End::NotSent),
-            },
             Phase::Running { held, sent, .. } => {
                 let (held, beat) = match (call, reply) {
                     (Call::Write { record, expect }, Reply::Done) => {
-                        if expect == Expect::Absent || record.expires > held.expires {
+                        if expect == Expect::Absent {
                             self.dispatches(gateway, &record);
                         }
                         (record, Beat::Resting)
@@ -133,7 +128,8 @@ impl Step<'_> {
                 Reply::Lost(newer) => self.settle(gateway, task, &held, newer.as_ref(), end),
                 Reply::Done => self.keep_in_mind(gateway, &call),
             },
-            Phase::Ready { .. } | Phase::Over => {}
+            Phase::Resolving { .. } => self.resolved(gateway, &call, &reply),
+            Phase::Ready { .. } | Phase::Probing { .. } | Phase::Told { .. } | Phase::Over => {}
         }
     }
 
@@ -185,15 +181,6 @@ impl Step<'_> {
         }
     }
 
-    fn may_send(&mut self, gateway: usize, task: usize, held: Held) {
-        if !self.rules().broken(Mutation::RenewalNotAwaited) {
-            self.allowed();
-        }
-        self.mark(Mark::BegunLate);
-        self.dispatches(gateway, &held);
-        self.enter(gateway, task, Phase::Ready { held, since: self.state.now });
-    }
-
     /// A call of a task stays without an answer. It may still be executed.
     pub(crate) fn lose(&mut self, gateway: usize, task: usize) {
         self.state.left.losses -= 1;
@@ -211,7 +198,6 @@ impl Step<'_> {
                 }
             }
             Phase::Undoing { claim, .. } => self.state.gateways[gateway].unconfirmed.push(claim),
-            Phase::Renewing { held, .. } => self.settle(gateway, task, &held, Some(&held), End::NotSent),
             Phase::Running { held, sent, .. } => {
                 self.enter(gateway, task, Phase::Running { held, sent, beat: Beat::Resting });
             }
@@ -219,16 +205,12 @@ impl Step<'_> {
             // The store was away until the record was forgotten.
             Phase::Settling { held, .. } if held.expires.0 <= self.state.now => self.state.audit.gave_up = true,
             Phase::Settling { held, end, .. } => self.settle(gateway, task, &held, Some(&held), end),
-            Phase::Ready { .. } | Phase::Over => {}
-        }
-    }
-
-    /// The last look before sending finds that the lease has to be held again.
-    pub(crate) fn renew(&mut self, gateway: usize, task: usize) {
-        let Phase::Ready { held, .. } = self.state.task(gateway, task).phase.clone() else { return };
-        match self.renewal(&held) {
-            Some(call) => self.enter(gateway, task, Phase::Renewing { held, call }),
-            None => self.settle(gateway, task, &held, Some(&held), End::NotSent),
+            // What a probe found is asked for again, or not.
+            Phase::Resolving { .. }
+            | Phase::Ready { .. }
+            | Phase::Probing { .. }
+            | Phase::Told { .. }
+            | Phase::Over => {}
         }
     }
 
@@ -243,6 +225,7 @@ impl Step<'_> {
         };
         let now = self.state.now;
         self.state.audit.forwarded(self.plan, name, &held, now);
+        self.reaches_upstream(name);
         if held.number > 1 {
             self.mark(Mark::Further);
         }
@@ -265,9 +248,17 @@ impl Step<'_> {
                 }
                 held
             }
-            Phase::Ready { held, .. } => held,
+            Phase::Ready { held, .. } => {
+                if lease(&held) <= self.state.now {
+                    self.mark(Mark::TooLate);
+                }
+                held
+            }
             _ => return,
         };
+        if end == End::Released {
+            self.state.upstream.never_executes(task_now.name);
+        }
         let now = self.state.now;
         self.state.audit.ended(task_now.name, end, now);
         self.settle(gateway, task, &held, Some(&held), end);
@@ -362,7 +353,7 @@ impl Step<'_> {
         }
     }
 
-    fn enter(&mut self, gateway: usize, task: usize, phase: Phase) {
+    pub(crate) fn enter(&mut self, gateway: usize, task: usize, phase: Phase) {
         self.state.task_mut(gateway, task).phase = phase;
     }
 }
@@ -386,7 +377,7 @@ pub(crate) fn lease(record: &Record) -> u64 {
     if let Stands::InFlight { lease, .. } = record.state { lease.0 } else { 0 }
 }
 
-fn doubtful(record: &Record) -> bool {
+pub(crate) fn doubtful(record: &Record) -> bool {
     matches!(record.state, Stands::InDoubt { .. })
 }
 

@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "a helper that cannot go on fails its test")]
 
 mod amnesia;
+mod asking;
 mod audit;
 mod essence;
 mod exceptions;
@@ -20,4 +21,5 @@ mod state;
 mod store;
 mod teeth;
 mod trace;
+mod upstream;
 mod world;

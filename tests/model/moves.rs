@@ -2,10 +2,10 @@
 
 use oncegate::machine::{Expect, Time};
 
-use super::gateway::lease;
+use super::gateway::{doubtful, lease};
 use super::plan::{ATTEMPT_TIMEOUT, DOUBT_RETENTION, LEASE, Plan};
 use super::rules::{Mutation, Rules};
-use super::state::{Action, Beat, End, Phase, State};
+use super::state::{Action, Beat, End, PROBE, Phase, State};
 use super::store::Call;
 
 pub(crate) fn possible(plan: &Plan, state: &State, into: &mut Vec<Action>) {
@@ -13,6 +13,7 @@ pub(crate) fn possible(plan: &Plan, state: &State, into: &mut Vec<Action>) {
         of_gateway(plan, state, gateway, into);
     }
     into.extend((0..state.strays.len()).map(|place| Action::Stray { place }));
+    into.extend((0..state.upstream.runs.len()).map(|run| Action::Execute { run }));
     if lapsed(plan, state).is_some() {
         into.push(Action::Sweep);
     }
@@ -51,6 +52,9 @@ fn of_gateway(plan: &Plan, state: &State, gateway: usize, into: &mut Vec<Action>
             }
         }
     }
+    if left.probes > 0 && may_look(plan, state, gateway) {
+        into.push(Action::Look { gateway });
+    }
     let claims = 0..state.gateways[gateway].unconfirmed.len();
     into.extend(claims.map(|claim| Action::Withdraw { gateway, claim }));
     if left.crashes > 0 && !state.gateways[gateway].is_idle() {
@@ -70,20 +74,29 @@ fn own_steps(plan: &Plan, state: &State, gateway: usize, task: usize, into: &mut
             if holds || plan.mutation == Some(Mutation::BeginsWithoutLease) {
                 into.push(Action::Send { gateway, task });
             }
-            if lease(held) <= now {
-                into.push(Action::Renew { gateway, task });
-            }
             into.push(Action::End { gateway, task, end: End::NotSent });
         }
         Phase::Running { held, sent, beat } => {
             if matches!(beat, Beat::Resting) && now < sent + ATTEMPT_TIMEOUT && lease(held) < now + LEASE {
                 into.push(Action::Beat { gateway, task });
             }
+            let name = state.task(gateway, task).name;
             let ends = [End::Kept, End::Released, End::Doubtful, End::Unknown];
-            into.extend(ends.map(|end| Action::End { gateway, task, end }));
+            let said = ends.into_iter().filter(|end| !plan.probes() || state.can_end(name, *end));
+            into.extend(said.map(|end| Action::End { gateway, task, end }));
         }
+        Phase::Probing { .. } => {
+            into.extend([Action::Tell { gateway, task }, Action::Unheard { gateway, task }]);
+        }
+        Phase::Told { .. } => into.push(Action::Hear { gateway, task }),
         _ => {}
     }
+}
+
+/// Whether a gateway may ask about what the store holds: it asks once at a time.
+fn may_look(plan: &Plan, state: &State, gateway: usize) -> bool {
+    let asks = state.gateways[gateway].tasks.iter().any(|task| task.name == PROBE);
+    plan.probes() && !asks && state.store.primary.as_ref().is_some_and(|record| doubtful(record))
 }
 
 /// What a sweep would write.
@@ -93,9 +106,9 @@ pub(crate) fn lapsed(plan: &Plan, state: &State) -> Option<Call> {
     Some(Call::Write { expect: Expect::Fence(found.fence), record })
 }
 
-/// When something is forgotten next, or need not be remembered any longer.
+/// When something is forgotten next, or need not be remembered any longer, or cannot be executed any more.
 pub(crate) fn next_end(state: &State) -> Option<u64> {
     let guard = state.audit.guard.map(|guard| guard.until);
     let stored = state.store.primary.as_ref().map(|record| record.expires.0);
-    guard.into_iter().chain(stored).filter(|end| *end > state.now).min()
+    guard.into_iter().chain(stored).chain(state.upstream.next_end()).filter(|end| *end > state.now).min()
 }

@@ -11,6 +11,10 @@ pub(crate) const LEASE: u64 = 2;
 pub(crate) const ATTEMPT_TIMEOUT: u64 = 3;
 pub(crate) const RETENTION: u64 = 4;
 pub(crate) const DOUBT_RETENTION: u64 = 4;
+pub(crate) const ABSENT_AFTER: u64 = 1;
+
+/// Duplicates of an operation in doubt are refused, and the upstream is asked.
+pub(crate) const PROBES: InDoubt = InDoubt::Probe { absent_after: Duration::from_millis(ABSENT_AFTER) };
 
 /// How often each thing may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -27,6 +31,8 @@ pub(crate) struct Left {
     pub(crate) crashes: u8,
     pub(crate) failovers: u8,
     pub(crate) flushes: u8,
+    /// Questions to the upstream about a doubt.
+    pub(crate) probes: u8,
 }
 
 /// One search.
@@ -41,13 +47,16 @@ pub(crate) struct Plan {
     pub(crate) wait: bool,
     /// Gateways know exactly what they have dispatched.
     pub(crate) exact: bool,
+    /// The upstream may execute a request at any later time: `absent_after` is not true.
+    pub(crate) unruly: bool,
     /// A rule that is broken on purpose.
     pub(crate) mutation: Option<Mutation>,
 }
 
 impl Plan {
     pub(crate) fn new(gateways: usize, in_doubt: InDoubt, left: Left) -> Self {
-        Self { gateways, policy: policy(in_doubt), left, lag: 0, wait: false, exact: false, mutation: None }
+        let policy = policy(in_doubt);
+        Self { gateways, policy, left, lag: 0, wait: false, exact: false, unruly: false, mutation: None }
     }
 
     /// With a replica that may be this many writes behind.
@@ -63,17 +72,25 @@ impl Plan {
         Self { exact: true, ..self }
     }
 
+    pub(crate) fn unruly(self) -> Self {
+        Self { unruly: true, ..self }
+    }
+
     pub(crate) fn broken(self, mutation: Mutation) -> Self {
         Self { mutation: Some(mutation), ..self }
     }
 
     /// One more of everything that may happen at all, but failovers and flushes.
     pub(crate) fn wider(mut self) -> Self {
-        let Left { requests, ticks, leaps, losses, crashes, .. } = &mut self.left;
-        for bound in [requests, ticks, leaps, losses, crashes] {
+        let Left { requests, ticks, leaps, losses, crashes, probes, .. } = &mut self.left;
+        for bound in [requests, ticks, leaps, losses, crashes, probes] {
             *bound += u8::from(*bound > 0);
         }
         self
+    }
+
+    pub(crate) fn probes(&self) -> bool {
+        matches!(self.policy.in_doubt, InDoubt::Probe { .. })
     }
 
     pub(crate) fn retries(&self) -> bool {

@@ -2,12 +2,12 @@
 
 use oncegate::machine::InDoubt;
 
-use super::plan::{Left, Plan};
+use super::plan::{Left, PROBES, Plan};
 use super::search::holds;
 use super::trace::Mark;
 
 const LEFT: Left =
-    Left { requests: 2, changed: 0, ticks: 1, leaps: 1, losses: 0, crashes: 0, failovers: 0, flushes: 0 };
+    Left { requests: 2, changed: 0, ticks: 1, leaps: 1, losses: 0, crashes: 0, failovers: 0, flushes: 0, probes: 0 };
 
 fn hold(gateways: usize, left: Left) -> Plan {
     Plan::new(gateways, InDoubt::Hold, left)
@@ -24,7 +24,7 @@ fn with_requests_alone() {
 
 #[test]
 fn with_gateways_that_stand_still() {
-    holds(hold(2, Left { ticks: 2, ..LEFT }), &[Mark::BegunLate, Mark::Lapsed, Mark::Late, Mark::Anew]);
+    holds(hold(2, Left { ticks: 2, ..LEFT }), &[Mark::TooLate, Mark::Lapsed, Mark::Late, Mark::Anew]);
 }
 
 #[test]
@@ -59,6 +59,28 @@ fn with_a_store_that_loses_writes_where_the_only_gateway_knows_what_it_dispatche
 fn with_exact_knowledge_and_a_store_that_loses_nothing() {
     let marks = [Mark::Freed, Mark::InFlight, Mark::Withdrawn];
     holds(hold(2, Left { losses: 1, ..LEFT }).exact(), &marks);
+}
+
+/// Whatever the upstream executes, and whenever within `absent_after`: findings get lost, come early, and race late
+/// answers and each other.
+#[test]
+fn with_an_upstream_that_is_asked() {
+    let one = |left| Plan::new(1, PROBES, Left { probes: 1, ..left });
+    let marks = [Mark::Found, Mark::Absent, Mark::Early, Mark::Unheard];
+    let raced = [Mark::Outrun, Mark::Late, Mark::Lapsed];
+    holds(one(Left { ticks: 2, ..LEFT }), &[&marks[..], &raced].concat());
+    holds(one(Left { losses: 1, ..LEFT }), &marks);
+    holds(one(Left { crashes: 1, ..LEFT }), &marks);
+    holds(one(Left { failovers: 1, ..LEFT }).replica(2).wait(), &marks);
+    holds(one(Left { flushes: 1, ..LEFT }).exact(), &[&marks[..], &[Mark::Recalled]].concat());
+}
+
+#[test]
+fn with_two_gateways_that_ask() {
+    let two = |left| Plan::new(2, PROBES, Left { probes: 2, ..left });
+    let marks = [Mark::Found, Mark::Absent, Mark::Early, Mark::Outrun, Mark::Replayed];
+    holds(two(Left { leaps: 0, ..LEFT }), &marks);
+    holds(two(LEFT), &marks);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use oncegate::machine::{
-    self, Admission, Arrival, AttemptId, Duplicate, Ending, Expect, Policy, Record, Settled, Settling, State, Time,
+    self, Admission, Arrival, AttemptId, Cause, Duplicate, Ending, Expect, Finding, Policy, Record, Settled, Settling,
+    State, Time,
 };
 
 use super::plan::{DOUBT_RETENTION, RETENTION};
@@ -19,8 +20,6 @@ pub(crate) enum Mutation {
     ChangedIsSame,
     /// A claim expires with its lease.
     ClaimExpiresWithLease,
-    /// A lease that was renewed late is forgotten when the claim would have been.
-    RenewalForgets,
     /// An attempt begins though its lease has ended.
     BeginsWithoutLease,
     /// What is not known counts as not sent.
@@ -49,8 +48,16 @@ pub(crate) enum Mutation {
     ActsOnEveryClaim,
     /// A claim that is withdrawn takes another attempt from what is known exactly.
     ForgetsAnother,
-    /// The replica is not waited for when an attempt begins late, only when it is claimed.
-    RenewalNotAwaited,
+    /// A probe that finds nothing frees the key, however early.
+    AbsenceCountsAtOnce,
+    /// The time that the upstream has counts to its answer, not to the question.
+    AbsenceCountsByTheAnswer,
+    /// A lost lease is taken for the attempt's end.
+    LostIsOver,
+    /// What a probe found is written over whatever is there.
+    FindingIgnoresFence,
+    /// What a probe does not learn counts as absence.
+    UnheardIsAbsent,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,9 +97,6 @@ impl Rules {
 
     pub(crate) fn renew(self, held: &Record, policy: &Policy, now: Time) -> Option<Record> {
         let mut renewed = machine::renew(held, policy, now)?;
-        if self.broken(Mutation::RenewalForgets) {
-            renewed.expires = held.expires;
-        }
         self.weaken(&mut renewed);
         Some(renewed)
     }
@@ -135,6 +139,28 @@ impl Rules {
         let mut recalled = machine::recall(lost, runs.then_some(policy.lease), policy.doubt_retention, now);
         self.weaken(&mut recalled);
         recalled
+    }
+
+    /// What the machine makes of a finding; heard now.
+    pub(crate) fn probed(
+        self,
+        doubt: &Record,
+        finding: &Finding,
+        policy: &Policy,
+        asked: Time,
+        now: Time,
+    ) -> Option<Ending> {
+        let State::InDoubt { since, .. } = doubt.state else { return None };
+        let mut doubt = doubt.clone();
+        if self.broken(Mutation::LostIsOver) {
+            doubt.state = State::InDoubt { since, cause: Cause::Broken };
+        }
+        let asked = match self.0 {
+            Some(Mutation::AbsenceCountsAtOnce) => Time(u64::MAX),
+            Some(Mutation::AbsenceCountsByTheAnswer) => now,
+            _ => asked,
+        };
+        machine::probed(&doubt, finding, policy, asked)
     }
 
     /// Records that are forgotten too early.

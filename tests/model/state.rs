@@ -5,9 +5,13 @@ use oncegate::machine::{Arrival, AttemptId, NamespaceTag, OperationId, Print};
 use super::audit::Audit;
 use super::plan::Left;
 use super::store::{Call, Held, Store};
+use super::upstream::Upstream;
 
 /// The number of an attempt, from 1 in the order of arrival; its name for the rules is made of it.
 pub(crate) type Name = u8;
+
+/// What tasks are called that ask about a doubt: they are no attempts.
+pub(crate) const PROBE: Name = 0;
 
 #[derive(Debug, Clone)]
 pub(crate) struct State {
@@ -16,6 +20,7 @@ pub(crate) struct State {
     pub(crate) gateways: Vec<Gateway>,
     /// Calls that nobody waits for, and that may still be executed.
     pub(crate) strays: Vec<Call>,
+    pub(crate) upstream: Upstream,
     pub(crate) audit: Audit,
     pub(crate) left: Left,
     pub(crate) names: Name,
@@ -65,11 +70,6 @@ pub(crate) enum Phase {
         held: Held,
         since: u64,
     },
-    /// Its lease has ended before it began; it has to hold it again.
-    Renewing {
-        held: Held,
-        call: Call,
-    },
     Running {
         held: Held,
         sent: u64,
@@ -78,6 +78,21 @@ pub(crate) enum Phase {
     Settling {
         held: Held,
         end: End,
+        call: Call,
+    },
+    /// Not a request: it asks the upstream about a doubt. It looked at the record then, and has asked since.
+    Probing {
+        doubt: Held,
+        asked: u64,
+    },
+    /// The upstream has said that this attempt was executed, or none; its answer is on its way.
+    Told {
+        doubt: Held,
+        asked: u64,
+        executed: Option<Name>,
+    },
+    /// It writes what the finding makes of the doubt.
+    Resolving {
         call: Call,
     },
     Over,
@@ -128,11 +143,6 @@ pub(crate) enum Action {
         gateway: usize,
         task: usize,
     },
-    /// Its lease has ended before it has sent anything.
-    Renew {
-        gateway: usize,
-        task: usize,
-    },
     Send {
         gateway: usize,
         task: usize,
@@ -152,6 +162,29 @@ pub(crate) enum Action {
     },
     Crash {
         gateway: usize,
+    },
+    /// A gateway looks at a doubt to ask about it.
+    Look {
+        gateway: usize,
+    },
+    /// The upstream is asked, and looks what it knows.
+    Tell {
+        gateway: usize,
+        task: usize,
+    },
+    /// Its answer is heard,
+    Hear {
+        gateway: usize,
+        task: usize,
+    },
+    /// or there is none.
+    Unheard {
+        gateway: usize,
+        task: usize,
+    },
+    /// The upstream executes a request that it was sent.
+    Execute {
+        run: usize,
     },
     /// A call that nobody waits for is executed.
     Stray {
@@ -173,10 +206,10 @@ impl Phase {
         match self {
             Self::Asking { call }
             | Self::Undoing { call, .. }
-            | Self::Renewing { call, .. }
             | Self::Running { beat: Beat::Out(call), .. }
-            | Self::Settling { call, .. } => Some(call),
-            Self::Ready { .. } | Self::Running { .. } | Self::Over => None,
+            | Self::Settling { call, .. }
+            | Self::Resolving { call } => Some(call),
+            Self::Ready { .. } | Self::Running { .. } | Self::Probing { .. } | Self::Told { .. } | Self::Over => None,
         }
     }
 }

@@ -22,7 +22,9 @@ impl From<Record> for Held {
     fn from(record: Record) -> Self {
         let mut shape = record.clone();
         shape.fence.attempt = AttemptId([0; 16]);
-        if let State::Completed { answer: Answer::Recorded(answer), .. } = &mut shape.state {
+        if let State::Completed { answer: Answer::Recorded(answer) | Answer::Told { answer, .. }, .. } =
+            &mut shape.state
+        {
             answer.body = Bytes::new();
         }
         Self { digest: digest(&shape), record: Arc::new(record) }
@@ -45,7 +47,10 @@ impl fmt::Debug for Held {
 impl Held {
     /// The attempt whose answer this is.
     pub(crate) fn answer_of(&self) -> Option<Name> {
-        let State::Completed { answer: Answer::Recorded(answer), .. } = &self.state else { return None };
+        let State::Completed { answer: Answer::Recorded(answer) | Answer::Told { answer, .. }, .. } = &self.state
+        else {
+            return None;
+        };
         answer.body.first().copied()
     }
 

@@ -17,7 +17,8 @@ pub(crate) enum Mark {
     InDoubt,
     Changed,
     Replayed,
-    BegunLate,
+    /// Its lease ended before it began: it did not begin.
+    TooLate,
     Further,
     Superseded,
     Anew,
@@ -29,6 +30,16 @@ pub(crate) enum Mark {
     NeverArrived,
     Lapsed,
     Recalled,
+    /// A probe found the operation executed,
+    Found,
+    /// or not executed, which freed the key,
+    Absent,
+    /// or not there, too early for that to count.
+    Early,
+    /// It learned nothing.
+    Unheard,
+    /// Somebody else was quicker to end the doubt.
+    Outrun,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,7 +79,6 @@ fn words(state: &State, action: Action) -> String {
         Action::Answer { gateway, task } => format!("{} has its answer: {}", who(gateway, task), call(gateway, task)),
         Action::Echo { gateway, task } => format!("{} meets its own: {}", who(gateway, task), call(gateway, task)),
         Action::Lose { gateway, task } => format!("{} hears nothing: {}", who(gateway, task), call(gateway, task)),
-        Action::Renew { gateway, task } => format!("{} finds its lease ended", who(gateway, task)),
         Action::Send { gateway, task } => format!("{} is FORWARDED", who(gateway, task)),
         Action::Beat { gateway, task } => format!("{} renews its lease", who(gateway, task)),
         Action::End { gateway, task, end } => format!("{} ends: {end:?}", who(gateway, task)),
@@ -76,6 +86,14 @@ fn words(state: &State, action: Action) -> String {
             let claim = &state.gateways[gateway].unconfirmed[claim];
             format!("gateway {gateway}: withdraws the claim of {}", name(claim.fence.attempt))
         }
+        Action::Look { gateway } => format!("gateway {gateway} is about to ask about the doubt"),
+        Action::Tell { .. } => match state.upstream.first {
+            Some(name) => format!("the upstream is asked: it has executed {name}"),
+            None => "the upstream is asked: it knows nothing of it".to_owned(),
+        },
+        Action::Hear { gateway, .. } => format!("gateway {gateway} hears what the upstream said"),
+        Action::Unheard { gateway, .. } => format!("gateway {gateway} hears nothing from the upstream"),
+        Action::Execute { run } => format!("the upstream EXECUTES attempt {}", state.upstream.runs[run].name),
         Action::Crash { gateway } => format!("gateway {gateway} CRASHES"),
         Action::Stray { place } => format!("a call that nobody waits for: {}", asked(&state.strays[place])),
         Action::Sweep => "a sweep finds a lease that has ended".to_owned(),

@@ -13,6 +13,7 @@ use super::rules::{Mutation, Rules};
 use super::state::{Action, Gateway, Phase, State};
 use super::store::{Call, Held, Reply, Store};
 use super::trace::{Mark, Marks};
+use super::upstream::Upstream;
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -48,6 +49,7 @@ impl Model for World {
             store: Store::default(),
             gateways: vec![Gateway::default(); self.plan.gateways],
             strays: Vec::new(),
+            upstream: Upstream::default(),
             audit: Audit::default(),
             left: self.plan.left,
             names: 0,
@@ -92,12 +94,15 @@ impl Step<'_> {
                 self.answer(gateway, task, true);
             }
             Action::Lose { gateway, task } => self.lose(gateway, task),
-            Action::Renew { gateway, task } => self.renew(gateway, task),
             Action::Send { gateway, task } => self.send(gateway, task),
             Action::Beat { gateway, task } => self.beat(gateway, task),
             Action::End { gateway, task, end } => self.end(gateway, task, end),
             Action::Withdraw { gateway, claim } => self.withdraw(gateway, claim),
             Action::Crash { gateway } => self.crash(gateway),
+            Action::Look { gateway } => self.look(gateway),
+            Action::Tell { gateway, task } => self.tell(gateway, task),
+            Action::Hear { gateway, task } | Action::Unheard { gateway, task } => self.hear(gateway, task),
+            Action::Execute { run } => self.executes(run),
             Action::Stray { place } => {
                 let call = self.state.strays.remove(place);
                 self.execute(&call);
@@ -131,8 +136,9 @@ impl Step<'_> {
 
     /// What holds after every step: what has expired is forgotten, who is done is gone, and the promises are kept.
     fn tidy(&mut self) {
-        let State { now, store, gateways, .. } = &mut self.state;
+        let State { now, store, gateways, upstream, .. } = &mut self.state;
         store.pass(*now);
+        upstream.pass(*now);
         for gateway in gateways {
             gateway.tasks.retain(|task| !matches!(task.phase, Phase::Over));
         }
@@ -165,6 +171,9 @@ impl Step<'_> {
                 _ => None,
             };
             self.state.audit.written(self.plan, before.as_deref(), after, now);
+            if let Some(after) = after {
+                self.state.upstream.written(self.plan, after);
+            }
         }
         reply
     }
