@@ -89,10 +89,10 @@ impl Permit {
         matches!(self.record.state, State::InFlight { lease, .. } if self.arbiter.shared().clock.now() < lease)
     }
 
-    /// Whether the attempt may still begin. A gateway that was stopped between its claim and here may have lost its lease;
-    /// it has to hold it again before it sends anything.
-    pub async fn may_begin(&mut self) -> bool {
-        self.is_in_time() || self.renew().await == Renewal::Held
+    /// Whether the attempt may still begin. Where the gateway stood still since its claim, or the store was slow, it may
+    /// not: nothing begins late, so that the claim's expiry covers every attempt. The store need not be asked.
+    pub fn may_begin(&self) -> bool {
+        !self.is_lost()
     }
 
     /// Extends the lease.
@@ -113,9 +113,9 @@ impl Permit {
             }
         }
         match written {
-            Ok(Written::Done) => self.hold(renewed),
+            Ok(Written::Done) => self.record = renewed,
             // A renewal of this attempt's own, whose reply was lost.
-            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.hold(newer),
+            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
             Ok(Written::Lost(newer)) => {
                 tracing::warn!(operation = %self.id.short(), found = ?newer.map(|r| r.number), "lease lost");
                 self.lost = true;
@@ -127,15 +127,6 @@ impl Permit {
             }
         }
         Renewal::Held
-    }
-
-    /// The record as it stands now. One that is to be remembered longer than the claim was is known as such.
-    fn hold(&mut self, record: Record) {
-        if record.expires > self.record.expires {
-            let shared = self.arbiter.shared();
-            shared.dispatched.begin(&self.id, &record, shared.clock.now());
-        }
-        self.record = record;
     }
 
     async fn write_lease(&self, expect: Expect, record: &Record) -> Result<Written, StoreError> {

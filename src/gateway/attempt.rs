@@ -96,7 +96,7 @@ impl Attempt {
             metrics: &self.metrics,
         };
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
-        let ended = if !self.marked || self.permit.may_begin().await {
+        let ended = if !self.marked || self.permit.may_begin() {
             tokio::select! {
                 ended = wire.run(self.request, &mut pipe) => ended,
                 () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),

@@ -6,12 +6,8 @@ use super::{Cause, Policy, Record, State, Time};
 
 /// The record with its lease extended; none when it no longer says that the attempt is running.
 pub fn renew(held: &Record, policy: &Policy, now: Time) -> Option<Record> {
-    let State::InFlight { since, lease } = held.state else { return None };
-    let state = State::InFlight { since, lease: now.plus(policy.lease) };
-    // A lease that had ended is held as if claimed now: an attempt that begins so late may still take its whole time.
-    let anew = now.plus(policy.attempt_timeout).plus(policy.doubt_retention);
-    let expires = if now < lease { held.expires } else { held.expires.max(anew) };
-    Some(held.heard_of(state, expires))
+    let State::InFlight { since, .. } = held.state else { return None };
+    Some(held.heard_of(State::InFlight { since, lease: now.plus(policy.lease) }, held.expires))
 }
 
 /// The record in doubt, if its attempt was not heard of until the lease ended; none when there is nothing to lapse.

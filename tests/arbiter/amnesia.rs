@@ -100,19 +100,6 @@ async fn nothing_is_written_for_an_attempt_that_still_runs_here_but_by_itself() 
     assert_eq!(ward.permit(1).await.number(), 1);
 }
 
-/// Its lease had ended before it began, so it is remembered longer than its claim was.
-#[tokio::test]
-async fn an_attempt_that_began_late_is_known_as_long_as_it_is_remembered() {
-    let ward = Ward::plain();
-    let mut permit = ward.permit(1).await;
-    let claimed = stored(&ward).await.expires;
-    ward.clock.advance(RETENTION);
-    assert!(permit.may_begin().await);
-    ward.store.lose(&id(1)).await;
-    ward.clock.advance(claimed.since(ward.clock.now()));
-    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
-}
-
 #[tokio::test]
 async fn a_heartbeat_after_the_lease_writes_nothing_again() {
     let ward = Ward::plain();

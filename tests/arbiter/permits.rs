@@ -55,7 +55,7 @@ async fn a_permit_that_is_dropped_leaves_a_doubt() {
 #[tokio::test]
 async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
     let ward = Ward::new(2, InDoubt::Hold, CACHE);
-    let mut permit = ward.permit(1).await;
+    let permit = ward.permit(1).await;
     let mut sweep = Sweep::new(namespaces(&ward));
     assert!(sweep.step(&ward.gateways[1]).await.unwrap());
     assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::InFlight { .. }));
@@ -65,9 +65,45 @@ async fn a_lease_that_nobody_looks_at_lapses_by_the_sweep() {
     assert!(sweep.step(&ward.gateways[1]).await.unwrap());
     let State::InDoubt { cause, .. } = ward.store.look(&id(1)).await.unwrap().state else { panic!("no doubt") };
     assert_eq!(cause, Cause::LeaseLost);
-    assert!(!permit.may_begin().await, "an attempt that has not begun does not begin any more");
+    assert!(!permit.may_begin(), "an attempt that has not begun does not begin any more");
     assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))), "a late answer counts");
     assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+}
+
+/// Its gateway stood still between the claim and the first byte, and nobody has noticed: it is settled as never sent.
+#[tokio::test]
+async fn an_attempt_whose_lease_has_ended_does_not_begin_and_leaves_what_was_there_before() {
+    for (in_doubt, before) in [(InDoubt::Hold, false), (InDoubt::Retry, true)] {
+        let ward = Ward::new(1, in_doubt, CACHE);
+        if before {
+            assert!(ward.permit(1).await.settle(Ending::Unknown(Cause::Broken)).await.is_ok());
+        }
+        let permit = ward.permit(1).await;
+        assert!(permit.may_begin());
+        ward.clock.advance(LEASE);
+        ward.store.calls();
+        assert!(!permit.may_begin());
+        assert_eq!(ward.store.calls(), 0, "the clock is enough");
+        let settled = if before { Settled::Doubted } else { Settled::NotSent };
+        assert_eq!(permit.settle(Ending::NotSent).await.ok(), Some(settled));
+        let left = ward.store.look(&id(1)).await.map(|record| record.state);
+        assert!(if before { matches!(left, Some(State::InDoubt { .. })) } else { left.is_none() }, "{left:?}");
+    }
+}
+
+/// It was lapsed meanwhile, and never sent: the doubt goes, but not a newer attempt's record.
+#[tokio::test]
+async fn an_attempt_that_is_refused_takes_nothing_but_its_own() {
+    let ward = Ward::new(2, InDoubt::Retry, CACHE);
+    let late = ward.permit(1).await;
+    ward.clock.advance(LEASE);
+    let Admitted::Proceed(newer) = ward.gateways[1].admit(&arrival(1, 0), &ward.terms).await.unwrap() else {
+        panic!("refused")
+    };
+    assert!(!late.may_begin());
+    assert_eq!(late.settle(Ending::NotSent).await.ok(), Some(Settled::Superseded));
+    assert!(matches!(ward.store.look(&id(1)).await.unwrap().state, State::InFlight { .. }));
+    assert!(matches!(newer.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
 }
 
 #[tokio::test]

@@ -164,6 +164,9 @@ fn a_claim_expires_after_timeout_and_doubt_and_never_with_its_lease() {
     assert!(
         matches!(renewed.state, State::InFlight { since: START, lease } if lease == system.now.plus(system.policy.lease))
     );
+    system.pass(LEASE);
+    let late = system.renew(&renewed).expect("nobody has lapsed it");
+    assert_eq!(late.expires, expires, "also when the lease had ended: an attempt begins in time or not at all");
 }
 
 #[test]
@@ -264,21 +267,6 @@ fn a_further_attempt_never_shortens_what_was_promised() {
     system.policy.doubt_retention /= 10;
     let second = begin(&mut system, 2);
     assert!(second.expires >= promised, "{:?} is before {promised:?}", second.expires);
-}
-
-/// A gateway stood still between its claim and its attempt, and holds its lease again before it begins.
-#[test]
-fn an_attempt_that_begins_late_is_remembered_as_if_claimed_then() {
-    let mut system = hold();
-    let held = begin(&mut system, 1);
-    system.pass(DOUBT_RETENTION);
-    let renewed = system.renew(&held).expect("nobody has taken it over");
-    let whole = system.policy.attempt_timeout + system.policy.doubt_retention;
-    assert_eq!(
-        renewed.expires,
-        system.now.plus(whole),
-        "the attempt may still take all its time, and then leave doubt"
-    );
 }
 
 /// A failover loses a renewal; the attempt ends over the older record, with another renewal still on its way.

@@ -119,9 +119,6 @@ impl Model {
     pub(crate) fn renew(&mut self, attempt: u8, now: u64) -> bool {
         match &mut self.memory {
             Some(memory) if memory.attempt == attempt && matches!(memory.stage, Stage::InFlight { .. }) => {
-                if matches!(memory.stage, Stage::InFlight { lease } if lease <= now) {
-                    memory.expires = memory.expires.max(now + ATTEMPT_TIMEOUT + DOUBT_RETENTION);
-                }
                 memory.stage = Stage::InFlight { lease: now + LEASE };
                 true
             }

@@ -1,14 +1,15 @@
-//! Late answers: what an attempt brings whose operation is in doubt already.
+//! Late answers: what an attempt brings whose operation is in doubt already. And late beginnings, of which there are none.
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use crate::client::{Call, connect, read_answer};
 use crate::gateway::{Gateway, wait_until};
 use crate::proxy::{Proxy, Weather};
 use crate::redis::RedisServer;
 use crate::upstream::{Gate, Reply, ScriptedUpstream};
-use crate::{order, refused, told, yaml};
+use crate::{order, refused, store, told, yaml};
 
 const LATE: &str = "oncegate_late_answers_total";
 
@@ -93,4 +94,27 @@ fn a_late_answer_that_releases_frees_the_key() {
             scene.upstream.requests().iter().map(|request| request.text("Oncegate-Attempt")).collect();
         assert_eq!(attempts, ["1", "1"]);
     }
+}
+
+/// The store's reply takes longer than the lease: nothing begins late, and the key is free at once.
+#[test]
+fn an_attempt_whose_lease_has_ended_before_it_begins_is_not_sent() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "done"));
+    let redis = RedisServer::start();
+    let way = Proxy::to(redis.port());
+    let store = format!("store: {}\nsweep_interval: 1h", store(&way.url(), Duration::from_secs(10)));
+    let gateway = Gateway::start(&yaml(&upstream, &way.url(), "lease: 200ms", &store));
+    way.set(Weather::Slow(Duration::from_millis(400)));
+    let answer = gateway.send(&order("k"));
+    assert_eq!(told(&answer), refused(502, "upstream-unreachable"), "{answer:?}");
+    assert_eq!(answer.header("oncegate-outcome"), Some("not-executed"));
+    assert!(upstream.requests().is_empty());
+    way.set(Weather::Fair);
+    wait_until("the next one runs", || {
+        let again = gateway.send(&order("k"));
+        // On a busy machine 200ms may pass again.
+        assert!(again.status == 201 || told(&again) == refused(502, "upstream-unreachable"), "{again:?}");
+        again.status == 201
+    });
+    assert_eq!(upstream.requests().len(), 1);
 }

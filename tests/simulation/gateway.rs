@@ -1,6 +1,6 @@
 //! A simulated gateway: the loops of the arbiter, cut into steps between which anything may happen.
 
-use oncegate::machine::{Admission, AttemptId, Duplicate, Ending, Record, Settled, Time};
+use oncegate::machine::{Admission, AttemptId, Duplicate, Ending, Record, Settled, State, Time};
 use oncegate::store::Written;
 
 use super::audit::Broken;
@@ -229,7 +229,10 @@ impl World {
 
     fn forward(&mut self, at: usize, task: &Task, held: Record) -> Result<Phase, Broken> {
         let attempt = held.fence.attempt;
-        if self.now >= task.begun + ATTEMPT_TIMEOUT || (self.faults && self.dice.chance(15)) {
+        // One that stood still after its look at the lease does not know that it is late.
+        let ended = !matches!(held.state, State::InFlight { lease, .. } if self.gateway_time(at) < lease);
+        let late = ended && !(self.faults && self.dice.chance(20));
+        if late || self.now >= task.begun + ATTEMPT_TIMEOUT || (self.faults && self.dice.chance(15)) {
             self.note(|| format!("{} is not sent", short(attempt)));
             self.audit.ended(self.now, attempt);
             return Ok(Phase::Settle { found: Some(held.clone()), held, ending: Ending::NotSent });
