@@ -52,11 +52,8 @@ pub(super) fn open(path: &Path, codec: &Codec) -> Result<(Line, HashMap<Operatio
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    // It holds answers, as the store does.
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(failed)?;
+    begin(path).map_err(failed)?;
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
@@ -69,12 +66,35 @@ pub(super) fn open(path: &Path, codec: &Codec) -> Result<(Line, HashMap<Operatio
     let records = replay(entries, codec).map_err(|error| damaged(error.to_string()))?;
     let mut disk = Disk { file, length: counts as u64, broken: false };
     disk.prepare().map_err(failed)?;
-    sync_folder(path).map_err(failed)?;
     let length = disk.length;
     let (sender, jobs) = mpsc::unbounded_channel();
     let thread = std::thread::Builder::new().name("oncegate-journal".to_owned());
     thread.spawn(move || disk.run(jobs)).map_err(failed)?;
     Ok((Line(sender), records, length))
+}
+
+/// Begins a journal where there is no file. It appears with its first bytes: an empty one was emptied by somebody else,
+/// and what ran may have been in it.
+fn begin(path: &Path) -> io::Result<()> {
+    if path.try_exists()? {
+        return Ok(());
+    }
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // It holds answers, as the store does.
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&fresh)?;
+    file.write_all(MAGIC)?;
+    file.sync_all()?;
+    // A link, where a renaming would take the place of another process's.
+    let linked = std::fs::hard_link(&fresh, path);
+    std::fs::remove_file(&fresh)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync_folder(path),
+    }
 }
 
 /// What stands at the end of the story.
@@ -104,13 +124,9 @@ struct Disk {
 }
 
 impl Disk {
-    /// Cuts off what does not count, and begins a new file as a journal.
+    /// Cuts off what does not count.
     fn prepare(&mut self) -> io::Result<()> {
         self.cut(self.length)?;
-        if self.length == 0 {
-            self.file.write_all(MAGIC)?;
-            self.length = MAGIC.len() as u64;
-        }
         self.file.sync_all()
     }
 

@@ -65,11 +65,8 @@ pub(super) fn frame(entries: &[u8]) -> Vec<u8> {
 /// never heard that it was written. Anything else that does not fit is damage.
 pub(super) fn read(bytes: &[u8]) -> Result<(Vec<Entry>, usize), Fault> {
     let mut entries = Vec::new();
-    if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
-        return Ok((entries, 0));
-    }
     if !bytes.starts_with(MAGIC) {
-        return Err(Fault::Foreign);
+        return Err(if MAGIC.starts_with(bytes) { Fault::Damaged(bytes.len()) } else { Fault::Foreign });
     }
     let mut at = MAGIC.len();
     while let Some(frame) = whole_frame(bytes, at)? {

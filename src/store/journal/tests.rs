@@ -149,15 +149,18 @@ async fn written(path: &Path) -> (Vec<u8>, Vec<usize>) {
 async fn a_file_cut_anywhere_tells_what_was_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (bytes, ends) = written(&folder.path().join("journal")).await;
-    for length in 0..bytes.len() {
+    for length in 0..frames::MAGIC.len() {
+        // It never was so short.
+        assert_eq!(frames::read(&bytes[..length]), Err(frames::Fault::Damaged(length)));
+    }
+    for length in frames::MAGIC.len()..bytes.len() {
         let (entries, counts) = frames::read(&bytes[..length]).unwrap();
         let whole = ends.iter().filter(|end| **end <= length).count();
-        assert_eq!(entries.len(), whole.saturating_sub(1), "{length}");
-        assert_eq!(counts, if whole == 0 { 0 } else { ends[whole - 1] }, "{length}");
+        assert_eq!((entries.len(), counts), (whole - 1, ends[whole - 1]), "{length}");
         // The same when the file system had grown the file, and not filled it.
-        let mut grown = bytes[..ends[whole.max(1) - 1]].to_vec();
+        let mut grown = bytes[..ends[whole - 1]].to_vec();
         grown.resize(bytes.len() + 100, 0);
-        assert_eq!(frames::read(&grown).unwrap().0.len(), whole.saturating_sub(1), "{length}");
+        assert_eq!(frames::read(&grown).unwrap().0.len(), whole - 1, "{length}");
     }
 }
 
@@ -176,6 +179,17 @@ async fn a_changed_byte_is_a_torn_end_or_an_error_and_never_another_story() {
     }
 }
 
+/// Why the file is refused, once the process before has let it go.
+fn refused(path: &Path) -> String {
+    let start = Clock::instant();
+    loop {
+        match try_open(path, 100) {
+            Err(OpenError::InUse(_)) if start.elapsed().as_secs() < 10 => std::thread::yield_now(),
+            other => break other.err().unwrap().to_string(),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_torn_end_is_cut_off_and_a_damaged_file_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,12 +204,11 @@ async fn a_torn_end_is_cut_off_and_a_damaged_file_is_refused_by_name() {
     let mut damaged = bytes;
     damaged[ends[0] + 40] ^= 1;
     std::fs::write(&path, damaged).unwrap();
-    let start = Clock::instant();
-    let error = loop {
-        match try_open(&path, 100) {
-            Err(OpenError::InUse(_)) if start.elapsed().as_secs() < 10 => std::thread::yield_now(),
-            other => break other.err().unwrap().to_string(),
-        }
-    };
+    let error = refused(&path);
     assert!(error.contains("damaged at byte 8") && error.contains("store.journal"), "{error}");
+    // A new one is never empty: somebody else has emptied this one.
+    std::fs::write(&path, b"").unwrap();
+    let error = refused(&path);
+    assert!(error.contains("damaged at byte 0") && error.contains("store.journal"), "{error}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it is left as it was found");
 }
