@@ -73,10 +73,11 @@ impl Journal {
         self.len() == 0
     }
 
-    /// At most so many of its records, of those that are asked for.
+    /// At most so many of its records, of those that are asked for: any, so that none waits behind others for ever.
     pub fn some(&self, most: usize, wanted: impl Fn(&OperationId, &Record) -> bool) -> Vec<(OperationId, Record)> {
         let inner = self.lock();
-        let wanted = inner.records.iter().filter(|(id, record)| wanted(id, record));
+        let (all, from) = (inner.records.len(), rand::random_range(0..inner.records.len().max(1)));
+        let wanted = inner.records.iter().cycle().skip(from).take(all).filter(|(id, record)| wanted(id, record));
         wanted.take(most).map(|(id, record)| (*id, record.clone())).collect()
     }
 

@@ -214,6 +214,10 @@ fn a_doubt_without_cause_is_found() {
     let claimed = tell().befalls(Ailment::StorePath).hears_since(1, 2, refused("store-unavailable"));
     assert_eq!(claimed.hears(2, News::InDoubt).faults(), [Fault::DoubtWithoutCause]);
     // What befell the machines before the first request is no cause.
+    let after = tell().befalls(Ailment::Upstream).waits(99).hears(1, News::Broken).hears(2, News::InDoubt);
+    assert_eq!(after.faults(), [], "a connection that has just been reset is noticed when it is used");
+    let later = tell().befalls(Ailment::Upstream).waits(9_999).hears(1, News::Broken).hears(2, News::InDoubt);
+    assert_eq!(later.faults(), [Fault::DoubtWithoutCause]);
     let before = tell().befalls(Ailment::GatewayDied).waits(9).hears(1, News::Broken).hears(2, News::InDoubt);
     assert_eq!(before.faults(), [Fault::DoubtWithoutCause]);
 }

@@ -78,6 +78,9 @@ pub(crate) struct Case<'a> {
     pub(crate) terms: &'a Terms,
 }
 
+/// How long what befell the way to the upstream may show afterwards, in milliseconds.
+const AFTERMATH: u64 = 1_000;
+
 const EXPECTED: [&str; 5] =
     ["store-unavailable", "overloaded", "upstream-unreachable", "upstream-timeout", "upstream-failed"];
 
@@ -254,10 +257,23 @@ impl Case<'_> {
         self.befell(exchange.asked.tick, exchange.heard.tick, ailments)
     }
 
+    /// Whether a way to the upstream was ill shortly before. What broke is noticed when it is used next: a request that was
+    /// sent on a connection which has just been reset may have arrived.
+    fn is_aftermath(&self, from: Tick, to: Tick) -> bool {
+        let exchanges = || self.story.exchanges.iter().filter(|exchange| exchange.asked.tick >= from);
+        let Some(began) = exchanges().map(|exchange| exchange.asked).min_by_key(|asked| asked.tick) else {
+            return false;
+        };
+        let upstream = self.terms.troubles.iter().filter(|trouble| trouble.ailment == Ailment::Upstream);
+        let mut over = upstream.filter(|trouble| trouble.from.tick <= to).filter_map(|trouble| trouble.to);
+        over.any(|over| over.tick <= began.tick && over.millis + AFTERMATH >= began.millis)
+    }
+
     /// Whether one of these lasted at any time between two ticks.
     fn befell(&self, from: Tick, to: Tick, ailments: &[Ailment]) -> bool {
         let mut troubles = self.terms.troubles.iter().filter(|trouble| ailments.contains(&trouble.ailment));
         troubles.any(|trouble| trouble.overlaps(from, to))
+            || (ailments.contains(&Ailment::Upstream) && self.is_aftermath(from, to))
     }
 }
 

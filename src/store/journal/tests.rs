@@ -212,3 +212,18 @@ async fn a_torn_end_is_cut_off_and_a_damaged_file_is_refused_by_name() {
     assert!(error.contains("damaged at byte 0") && error.contains("store.journal"), "{error}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "it is left as it was found");
 }
+
+#[tokio::test]
+async fn none_of_its_records_waits_behind_others_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder.path().join("journal"));
+    assert_eq!(journal.some(1, |_, _| true), []);
+    for byte in 0..10 {
+        put(&journal, byte, Expect::Absent, &claim(byte)).await;
+    }
+    let mut waiting: std::collections::HashSet<_> = (0..10).map(id).collect();
+    for _ in 0..10_000 {
+        waiting.retain(|id| !journal.some(2, |_, _| true).iter().any(|(drawn, _)| drawn == id));
+    }
+    assert!(waiting.is_empty(), "{waiting:?}");
+}
