@@ -30,14 +30,23 @@ pub(super) fn check(file: &File, report: &mut Report) {
             report
                 .fault(&alone.place, "cannot be with `listen_shared: true`, which is for several gateways: choose one");
         }
-        return;
     }
+    let is_cluster = file.store.value().is_some_and(|store| store.cluster.at().is_some());
+    let message = match (alone.value, is_cluster) {
+        (false, _) => {
+            "needs `store: { sole_gateway: true }`: while the store is away, another gateway could let the same request \
+             through"
+        }
+        (true, true) => {
+            "cannot be with `store.cluster`: records may move between its nodes while they are listed, so that nobody can \
+             say what was not seen; use `closed`, or `url` or `sentinel`"
+        }
+        (true, false) => return,
+    };
     let routes = file.routes.value().into_iter().flatten().filter_map(Field::value);
     let guards = routes.filter_map(|route| route.idempotency.value());
     for at in guards.filter_map(|guard| guard.store_failure.at()) {
         if at.value == gateway::StoreFailure::OpenIfUnseen {
-            let message = "needs `store: { sole_gateway: true }`: while the store is away, another gateway could let the \
-                           same request through";
             report.fault(&at.place, message);
         }
     }

@@ -41,10 +41,11 @@ fn while_running(usual: Option<Duration>, running: Duration, most: Duration) -> 
 /// While an operation is in doubt, for so long already.
 pub(super) fn in_doubt(policy: InDoubt, age: Duration) -> Duration {
     match policy {
-        // It waits for people, or for a late answer: the longer it has, the longer it will.
-        InDoubt::Hold => (age / 2).clamp(LEAST, HELD),
-        // The next request runs, or the upstream is being asked.
-        InDoubt::Retry | InDoubt::Probe { .. } => soon(),
+        // It waits for people, for a late answer, or for an upstream that has said nothing clear so far, or cannot be
+        // asked: the longer it has, the longer it will.
+        InDoubt::Hold | InDoubt::Probe { .. } => (age / 2).clamp(LEAST, HELD),
+        // The next request runs.
+        InDoubt::Retry => soon(),
     }
 }
 
@@ -85,8 +86,10 @@ mod tests {
 
     #[test]
     fn a_doubt_that_is_held_is_asked_for_less_and_less_often() {
-        let told = |age| seconds(in_doubt(InDoubt::Hold, Duration::from_secs(age)));
-        assert_eq!([0, 1, 10, 100, 200, 1_000_000].map(told), [1, 1, 5, 50, 60, 60]);
+        for policy in [InDoubt::Hold, InDoubt::Probe { absent_after: Duration::from_mins(1) }] {
+            let told = |age| seconds(in_doubt(policy, Duration::from_secs(age)));
+            assert_eq!([0, 1, 10, 100, 200, 1_000_000].map(told), [1, 1, 5, 50, 60, 60]);
+        }
         assert!((1..=3).contains(&seconds(in_doubt(InDoubt::Retry, Duration::from_hours(1)))));
     }
 

@@ -41,6 +41,15 @@ fn any_other_gateway_may_not() {
 }
 
 #[test]
+fn a_cluster_cannot_say_what_was_not_seen() {
+    let cluster = "store: { kind: redis, cluster: { nodes: ['db:6379'] }, sole_gateway: true }\n";
+    let errors = errors(&format!("{LEAST}{GUARD}{cluster}"));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].contains("store_failure") && errors[0].contains("store.cluster"), "{errors:?}");
+    loaded(&format!("{LEAST}{cluster}"));
+}
+
+#[test]
 fn a_journal_belongs_to_the_only_gateway() {
     for field in ["journal: j", "journal_size: 1MiB"] {
         let errors = errors(&format!("{LEAST}store: {{ {field} }}\n"));
