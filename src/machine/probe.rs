@@ -58,13 +58,14 @@ pub fn probed(doubt: &Record, finding: &Finding, policy: &Policy, asked: Time) -
 /// From when on an operation that is not there was not executed; none when nobody is to be asked.
 ///
 /// Where a lease or a record was lost, some gateway may merely be cut off from the store, with its attempt still under
-/// way. It is over when `attempt_timeout` is: what was lost began after the attempt.
+/// way. It is over when `attempt_timeout` is: what was lost began after the attempt. What was sent at its very end may
+/// then still wait at the upstream.
 fn absence_counts_from(doubt: &Record, policy: &Policy) -> Option<Time> {
     let (State::InDoubt { since, cause }, InDoubt::Probe { absent_after }) = (&doubt.state, policy.in_doubt) else {
         return None;
     };
     let patience = match cause {
-        Cause::LeaseLost | Cause::Forgotten => absent_after.max(policy.attempt_timeout),
+        Cause::LeaseLost | Cause::Forgotten => absent_after.saturating_add(policy.attempt_timeout),
         Cause::Broken | Cause::TimedOut | Cause::Status(_) | Cause::RetryNotSent | Cause::Abandoned => absent_after,
     };
     Some(since.plus(patience))

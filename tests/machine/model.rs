@@ -132,7 +132,7 @@ impl Model {
             return false;
         };
         let (since, lost) = memory.doubt;
-        let certain = since + if lost { ABSENT_AFTER.max(ATTEMPT_TIMEOUT) } else { ABSENT_AFTER };
+        let certain = since + if lost { ABSENT_AFTER + ATTEMPT_TIMEOUT } else { ABSENT_AFTER };
         match said {
             Said::Executed => {
                 memory.stage = Stage::Completed { mark: PROBED };

@@ -37,14 +37,14 @@ impl Upstream {
     }
 
     /// The assumption of `absent_after`: an execution begins before that has passed since the doubt began; or, where the
-    /// attempt is not known to be over, while one that was sent before may still be under way.
+    /// attempt is not known to be over, since one that was sent before has to be.
     pub(crate) fn written(&mut self, plan: &Plan, after: &Record) {
         let Stands::InDoubt { since, cause } = after.state else { return };
         let is_over = !matches!(cause, Cause::LeaseLost | Cause::Forgotten);
         let of = name(after.fence.attempt);
         for run in self.runs.iter_mut().filter(|run| run.name == of && !plan.unruly) {
             let under_way = if is_over || run.sent > since.0 { 0 } else { run.sent + ATTEMPT_TIMEOUT };
-            let until = under_way.max(since.0 + ABSENT_AFTER);
+            let until = under_way.max(since.0) + ABSENT_AFTER;
             // Where the store has lost a doubt, and another one was written, the earlier of the two began it.
             run.until = Some(run.until.map_or(until, |before| before.min(until)));
         }
