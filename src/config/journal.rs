@@ -25,11 +25,8 @@ pub(super) fn compile(section: &Store, report: &mut Report) -> Option<store::jou
 /// Two gateways that know nothing of each other would each let the same request through.
 pub(super) fn check(file: &File, report: &mut Report) {
     let Some(alone) = file.store.value().and_then(|store| store.sole_gateway.at()) else { return };
-    if alone.value {
-        if file.listen_shared.value() == Some(&true) {
-            report
-                .fault(&alone.place, "cannot be with `listen_shared: true`, which is for several gateways: choose one");
-        }
+    if alone.value && file.listen_shared.value() == Some(&true) {
+        report.fault(&alone.place, "cannot be with `listen_shared: true`, which is for several gateways: choose one");
     }
     let is_cluster = file.store.value().is_some_and(|store| store.cluster.at().is_some());
     let message = match (alone.value, is_cluster) {
