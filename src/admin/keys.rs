@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::{Admin, problem};
-use crate::machine::{Cause, Fence, OperationId, Record, State, Time};
+use crate::machine::{Cause, Fence, OperationId, Record, State};
 use crate::store::StoreError;
 
 pub(super) async fn show(FromState(admin): FromState<Arc<Admin>>, Path(id): Path<String>) -> Response {
@@ -45,13 +45,6 @@ pub(super) fn etag(fence: Fence) -> String {
     format!("\"{}-{}\"", fence.attempt, fence.version)
 }
 
-pub(super) fn time(at: Time) -> Value {
-    i64::try_from(at.0)
-        .ok()
-        .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
-        .map_or(Value::Null, |at| json!(at.to_string()))
-}
-
 impl Admin {
     /// The record without what clients sent: no key, no body, no header values.
     pub(super) fn describe(&self, id: &OperationId, record: &Record) -> Value {
@@ -60,18 +53,18 @@ impl Admin {
             "id": id.to_string(),
             "route": rules.namespaces.get(&record.namespace).map(|namespace| &namespace.route),
             "attempt": record.number,
-            "expires": time(record.expires),
+            "expires": record.expires.rfc3339(),
         });
         let state = match &record.state {
             State::InFlight { since, lease } => {
-                json!({"state": "in-flight", "since": time(*since), "lease_until": time(*lease)})
+                json!({"state": "in-flight", "since": since.rfc3339(), "lease_until": lease.rfc3339()})
             }
             State::InDoubt { since, cause } => {
-                json!({"state": "in-doubt", "since": time(*since), "cause": text(*cause)})
+                json!({"state": "in-doubt", "since": since.rfc3339(), "cause": text(*cause)})
             }
             State::Completed { at, answer } => {
                 let replayable = answer.whole().is_some();
-                json!({"state": "completed", "since": time(*at), "status": answer.status(), "replayable": replayable})
+                json!({"state": "completed", "since": at.rfc3339(), "status": answer.status(), "replayable": replayable})
             }
         };
         if let (Value::Object(shown), Value::Object(state)) = (&mut shown, state) {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::answer::Given;
-use super::keys::{etag, find, text, time, unavailable};
+use super::keys::{etag, find, text, unavailable};
 use super::{Admin, Namespace, Peer, problem};
 use crate::arbiter::Resolved;
 use crate::machine::{Answer, Ending, Judgement, OperationId, Record, Recorded, Settled, State, Witness};
@@ -110,8 +110,8 @@ async fn try_resolve(
     };
     match admin.arbiter.resolve(&id, &doubt, &ending, &namespace.terms.policy).await {
         Ok(Resolved::Done(settled)) => {
-            let expires = if let Settled::Kept(at) = settled { time(at) } else { Value::Null };
-            told.audit("written", &expires);
+            let expires = if let Settled::Kept(at) = settled { at.rfc3339() } else { None };
+            told.audit("written", expires.as_deref());
             Ok(json!({"id": id.to_string(), "outcome": outcome.text(), "expires": expires}))
         }
         Ok(Resolved::NotInDoubt(_)) => {
@@ -120,7 +120,7 @@ async fn try_resolve(
         }
         Err(error) => {
             // The store may have carried it out all the same.
-            told.audit("unconfirmed", &Value::Null);
+            told.audit("unconfirmed", None);
             Err(unavailable(&error))
         }
     }
@@ -168,7 +168,7 @@ impl Outcome {
 
 impl Told<'_> {
     /// Of an answer's fields the names, of its body length and digest: what they hold is the client's.
-    fn audit(&self, result: &str, expires: &Value) {
+    fn audit(&self, result: &str, expires: Option<&str>) {
         let names = |answer: &Recorded| {
             let names: Vec<_> = answer.headers.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
             names.join(", ")
@@ -181,7 +181,7 @@ impl Told<'_> {
             route = self.route,
             attempt = self.doubt.number,
             attempt_id = %self.doubt.fence.attempt,
-            since = time(since).as_str(),
+            since = since.rfc3339(),
             cause = text(cause),
             outcome = self.outcome,
             reason = self.reason,
@@ -191,7 +191,7 @@ impl Told<'_> {
             fields = self.answer.map(names),
             body_bytes = self.answer.map(|answer| answer.body.len()),
             body_sha256 = self.answer.map(digest),
-            expires = expires.as_str(),
+            expires,
             result,
             "doubt resolved by an operator"
         );

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Method, Response, StatusCode, request};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::again::{self, Outlook};
 use super::body::Body;
@@ -16,7 +16,7 @@ use super::tally::Tally;
 use super::target::Target;
 use super::{Answer, Gateway, Guarded, Place, check_fields, marks};
 use crate::keys::{self, query};
-use crate::machine::{self, Inquiry, Record, Sight, State, Time};
+use crate::machine::{self, Inquiry, Record, Sight, State};
 use crate::telemetry::{RouteMetrics, Verdict};
 use crate::upstream::headers;
 use crate::wire::Client;
@@ -150,7 +150,7 @@ fn tell(guard: &Guard, inquiry: &Inquiry, record: &Record, outlook: &Outlook<'_>
     let mut told = json!({
         "operation": inquiry.operation.to_string(),
         "attempt": record.number,
-        "expires": rfc3339(record.expires),
+        "expires": record.expires.rfc3339(),
     });
     let (state, since, again) = match &record.state {
         State::InFlight { since, .. } => ("in-flight", *since, Some(outlook.running(*since))),
@@ -162,7 +162,7 @@ fn tell(guard: &Guard, inquiry: &Inquiry, record: &Record, outlook: &Outlook<'_>
         }
     };
     told["state"] = json!(state);
-    told["since"] = rfc3339(since);
+    told["since"] = json!(since.rfc3339());
     let stop = matches!(&record.state, State::Completed { answer, .. } if !is_replayed(guard, answer));
     told["retry"] = json!(if stop { "stop" } else { "same-key" });
     let mut response = nothing();
@@ -196,11 +196,6 @@ fn nothing() -> Response<Body> {
 /// Whether a duplicate would get the recorded answer.
 fn is_replayed(guard: &Guard, answer: &machine::Answer) -> bool {
     answer.whole().is_some() && guard.duplicate == OnDuplicate::Replay
-}
-
-fn rfc3339(at: Time) -> Value {
-    let at = i64::try_from(at.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    at.map_or(Value::Null, |at| json!(at.to_string()))
 }
 
 #[cfg(test)]

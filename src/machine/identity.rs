@@ -18,6 +18,12 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// The same as RFC 3339 has it, in UTC; none after the year 9999, where that ends.
+    pub fn rfc3339(self) -> Option<String> {
+        let at = jiff::Timestamp::from_millisecond(i64::try_from(self.0).ok()?).ok()?;
+        Some(at.to_string())
+    }
 }
 
 /// The identity of an operation: SHA-256 over namespace, scope and key.
