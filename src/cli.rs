@@ -36,7 +36,7 @@ enum Command {
     Check(ConfigFile),
     /// Print the JSON Schema of the configuration file.
     Schema,
-    /// Say what the gateway would make of a request: its route, key, scope and fingerprint, or the refusal.
+    /// Say what the gateway would make of a request: its route, key, scope, fingerprint and probe, or the refusal.
     Explain(Box<explain::Explain>),
     /// Copy the embedded store into a new directory, which `store.path` can name; the gateway may run meanwhile.
     Backup(Backup),
