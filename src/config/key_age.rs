@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::finding::Report;
+use super::key_source::KeySource;
 use super::reader::Field;
-use super::route::{Idempotency, KeySource};
+use super::route::Idempotency;
 
 /// What keys say of their age.
 #[derive(Clone, Copy)]

@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod around;
 mod client_tls;
 mod compile;
 mod define;
@@ -12,8 +13,11 @@ mod guard;
 mod interpolate;
 mod journal;
 mod key_age;
+mod key_source;
 mod limits;
+mod names;
 mod operations;
+mod policy;
 mod probe;
 mod reach;
 mod reader;
@@ -21,6 +25,7 @@ mod redis;
 mod route;
 mod routes;
 mod schema;
+mod scope;
 mod sentinels;
 mod show;
 mod tree;

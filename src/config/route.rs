@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
-use super::define::{choice, one_of, section};
+use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
-use super::reader::{Field, Mapping, Need, Schemas, Setting, entries, field_schema, read_field};
+use super::key_source::KeySource;
+use super::reader::{Field, Need, Schemas, Setting, entries, field_schema, read_field};
+use super::scope::Scope;
 use super::tree::Node;
 use super::values::{
     Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Origin, Pointer, RefusalStatus, SECOND, Size, Span, Text,
@@ -176,72 +178,6 @@ section! {
     later { "form", "headers" }
 }
 
-/// `{}`: nothing to set.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Nothing;
-
-impl Setting for Nothing {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        Mapping::open(node, &[], &[], report).map(|_| Self)
-    }
-
-    fn schema(_: &mut Schemas) -> Json {
-        json!({ "type": "object", "additionalProperties": false })
-    }
-}
-
-one_of! {
-    /// Where a key comes from.
-    KeySource {
-        /// A request header.
-        "header" => Header(HeaderName),
-        /// A query parameter.
-        "query" => Query(Text),
-        /// A JSON pointer into the body.
-        "json" => Json(Pointer),
-        /// A field of a form-urlencoded body.
-        "form" => Form(Text),
-        /// A business key of several parts; all must be there.
-        "all" => All(Vec<Field<KeySource>>),
-        /// The request itself.
-        "fingerprint" => Fingerprint(Nothing),
-    }
-    words {}
-    later { "token" }
-}
-
-one_of! {
-    /// Whose a key is.
-    Scope {
-        /// A header that an authenticating proxy sets, so that it proves the caller.
-        "trusted_header" => TrustedHeader(HeaderName),
-        /// A header that the client sets: its own word.
-        "header" => Header(HeaderName),
-        /// A cookie.
-        "cookie" => Cookie(Text),
-        /// The digest of the Authorization header.
-        "authorization" => Authorization(Hash),
-        /// The client's certificate, or its subject; needs `tls.client_certificates`.
-        "client_certificate" => ClientCertificate(keys::CertificateName),
-        /// Several values together.
-        "all" => All(Vec<Field<Scope>>),
-    }
-    words {
-        /// One scope for all callers.
-        "none" => Nobody
-    }
-    later { "jwt_claim" }
-}
-
-/// The only form of `authorization`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hash;
-
-choice! { Hash { "hash" => Self } later {} }
-choice! {
-    keys::CertificateName { "fingerprint" => Self::Fingerprint, "subject" => Self::Subject }
-    later {}
-}
 choice! { keys::Missing { "reject" => Self::Reject, "pass" => Self::Pass } later {} }
 choice! { gateway::OnDuplicate { "replay" => Self::Replay, "reject" => Self::Reject } later {} }
 choice! { gateway::OnInFlight { "reject" => Self::Reject, "wait" => Self::Wait } later {} }

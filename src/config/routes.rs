@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::around::Around;
 use super::file::File;
 use super::finding::{Place, Report};
 use super::reader::{At, Field, remedy, values};
@@ -37,7 +38,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
 fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Route> {
     let (route, upstreams) = (&at.value, file.upstreams.value());
     let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
-    let around = guard::Around {
+    let around = Around {
         upstream: upstream.and_then(|place| upstreams?.0.get(place)?.1.value()),
         client_certificates: front::asks_clients(&file.tls),
         buffered_bodies: file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0),

@@ -1,12 +1,13 @@
 //! Every answer of the gateway's own: one exhaustive table from what happened to status, code and advice (RFC 9457).
 
 mod detail;
+mod fields;
 mod from;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
@@ -214,60 +215,6 @@ impl Problem {
             Self::RecordUnreadable => {
                 row(S::SERVICE_UNAVAILABLE, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
             }
-        }
-    }
-
-    fn add_headers(&self, headers: &mut HeaderMap) {
-        match self {
-            Self::Duplicate { expires, .. } => {
-                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
-                if let Some(expires) = expires {
-                    marks::set_expires(headers, *expires);
-                }
-            }
-            Self::AlreadyExecuted { location, expires, .. } => {
-                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
-                marks::set_expires(headers, *expires);
-                if let Some(location) = location {
-                    headers.insert(LOCATION, location.clone());
-                }
-            }
-            Self::UpstreamUnreachable { in_doubt, .. } => {
-                headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
-            }
-            Self::MethodNotAllowed => {
-                headers.insert(ALLOW, marks::LOOKING);
-            }
-            Self::UpstreamTimeout { .. }
-            | Self::UpstreamFailed { .. }
-            | Self::BodyTimeout { forwarded: true }
-            | Self::BodyAborted { forwarded: true } => {
-                headers.insert(marks::OUTCOME, marks::UNKNOWN);
-            }
-            Self::NoRoute
-            | Self::BadRequest(_)
-            | Self::TargetTooLong(_)
-            | Self::HeadersTooLarge(_)
-            | Self::CodingRefused(_)
-            | Self::VersionRefused(_)
-            | Self::MethodRefused(_)
-            | Self::ExpectationFailed
-            | Self::LoopDetected
-            | Self::KeyMissing(_)
-            | Self::KeyInvalid(_)
-            | Self::ScopeMissing(_)
-            | Self::KeyExpired
-            | Self::OperationUnknown
-            | Self::KeyReused
-            | Self::BodyTooLarge { .. }
-            | Self::HeaderTimeout
-            | Self::BodyTimeout { forwarded: false }
-            | Self::BodyAborted { forwarded: false }
-            | Self::InFlight { .. }
-            | Self::OutcomeUnknown { .. }
-            | Self::Overloaded(_)
-            | Self::StoreUnavailable
-            | Self::RecordUnreadable => {}
         }
     }
 

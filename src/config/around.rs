@@ -1,0 +1,15 @@
+//! What stands around a guard in the file, for the checks across sections. It checks nothing itself.
+
+use super::upstreams::Upstream;
+use crate::gateway::Underscores;
+
+/// What a guard is checked against.
+pub(super) struct Around<'a> {
+    pub(super) upstream: Option<&'a Upstream>,
+    /// Whether clients are asked for certificates; true while that cannot be told.
+    pub(super) client_certificates: bool,
+    /// The most bytes that all buffered bodies may take together.
+    pub(super) buffered_bodies: Option<usize>,
+    /// What becomes of request fields with an underscore in their name.
+    pub(super) underscores: Option<Underscores>,
+}

@@ -1,0 +1,76 @@
+//! Where keys come from: as the file says it, and as the floors below are told. Which of them counts is decided there.
+
+use http::HeaderName;
+use serde_json::{Value as Json, json};
+
+use super::define::one_of;
+use super::finding::Report;
+use super::names::checked;
+use super::reader::{At, Field, Mapping, Schemas, Setting};
+use super::tree::Node;
+use super::values::{Pointer, Text, not_empty};
+use crate::keys::Source;
+
+/// `{}`: nothing to set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nothing;
+
+impl Setting for Nothing {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        Mapping::open(node, &[], &[], report).map(|_| Self)
+    }
+
+    fn schema(_: &mut Schemas) -> Json {
+        json!({ "type": "object", "additionalProperties": false })
+    }
+}
+
+one_of! {
+    /// Where a key comes from.
+    KeySource {
+        /// A request header.
+        "header" => Header(HeaderName),
+        /// A query parameter.
+        "query" => Query(Text),
+        /// A JSON pointer into the body.
+        "json" => Json(Pointer),
+        /// A field of a form-urlencoded body.
+        "form" => Form(Text),
+        /// A business key of several parts; all must be there.
+        "all" => All(Vec<Field<KeySource>>),
+        /// The request itself.
+        "fingerprint" => Fingerprint(Nothing),
+    }
+    words {}
+    later { "token" }
+}
+
+/// Translates a route's sources.
+pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, report: &mut Report) -> Option<Vec<Source>> {
+    not_empty(&list.place, list.value.is_empty(), "`{ header: Idempotency-Key }`", report);
+    let sources: Vec<_> = list.value.iter().map(|field| key_source(field.at()?, false, report)).collect();
+    let always = list.value.iter().position(|field| matches!(field.value(), Some(KeySource::Fingerprint(_))));
+    if let Some(after) = always.and_then(|place| list.value.get(place + 1)).and_then(Field::at) {
+        report.warn(&after.place, "is never asked: `fingerprint` before it always gives a key");
+    }
+    sources.into_iter().collect()
+}
+
+fn key_source(at: &At<KeySource>, inside: bool, report: &mut Report) -> Option<Source> {
+    Some(match &at.value {
+        KeySource::Header(name) => Source::Header(checked(name, &at.place, report)?),
+        KeySource::Query(name) => Source::Query(name.0.clone()),
+        KeySource::Json(pointer) => Source::Json(pointer.0.clone()),
+        KeySource::Form(name) => Source::Form(name.0.clone()),
+        KeySource::All(_) | KeySource::Fingerprint(_) if inside => {
+            report.fault(&at.place, "cannot stand inside of `all`: use header, query, json or form");
+            return None;
+        }
+        KeySource::All(parts) => {
+            not_empty(&at.place, parts.is_empty(), "`{ json: /order/no }`", report);
+            let parts: Vec<_> = parts.iter().map(|part| key_source(part.at()?, true, report)).collect();
+            Source::All(parts.into_iter().collect::<Option<_>>()?)
+        }
+        KeySource::Fingerprint(_) => Source::Fingerprint,
+    })
+}

@@ -1,0 +1,97 @@
+//! Whose a key is: as the file says it, and as the floors below are told.
+
+use http::HeaderName;
+
+use super::around::Around;
+use super::define::{choice, one_of};
+use super::finding::Report;
+use super::names::checked;
+use super::reader::{At, Field};
+use super::values::{Text, not_empty};
+use crate::keys;
+
+one_of! {
+    /// Whose a key is.
+    Scope {
+        /// A header that an authenticating proxy sets, so that it proves the caller.
+        "trusted_header" => TrustedHeader(HeaderName),
+        /// A header that the client sets: its own word.
+        "header" => Header(HeaderName),
+        /// A cookie.
+        "cookie" => Cookie(Text),
+        /// The digest of the Authorization header.
+        "authorization" => Authorization(Hash),
+        /// The client's certificate, or its subject; needs `tls.client_certificates`.
+        "client_certificate" => ClientCertificate(keys::CertificateName),
+        /// Several values together.
+        "all" => All(Vec<Field<Scope>>),
+    }
+    words {
+        /// One scope for all callers.
+        "none" => Nobody
+    }
+    later { "jwt_claim" }
+}
+
+/// The only form of `authorization`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hash;
+
+choice! { Hash { "hash" => Self } later {} }
+choice! {
+    keys::CertificateName { "fingerprint" => Self::Fingerprint, "subject" => Self::Subject }
+    later {}
+}
+
+/// Translates a route's scope.
+pub(super) fn compile(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
+    let warning = match &at.value {
+        Scope::TrustedHeader(_) | Scope::ClientCertificate(keys::CertificateName::Subject) | Scope::All(_) => None,
+        Scope::ClientCertificate(_) => {
+            Some("changes when a certificate is renewed: a retry after it is a new operation")
+        }
+        Scope::Header(_) => Some("a header is the client's own word: another client can name the same scope"),
+        Scope::Cookie(_) => Some("a cookie is the client's own word, unless the upstream verifies it"),
+        Scope::Authorization(_) => Some("changes with each refresh of a token: a retry after it is a new operation"),
+        Scope::Nobody => Some("all callers share their keys: one can meet another's operation"),
+    };
+    if let Some(warning) = warning {
+        report.warn(&at.place, warning);
+    }
+    Some(match &at.value {
+        Scope::TrustedHeader(name) => keys::Scope::TrustedHeader(checked(name, &at.place, report)?),
+        Scope::Header(name) => keys::Scope::Header(checked(name, &at.place, report)?),
+        Scope::Cookie(name) => keys::Scope::Cookie(name.0.clone()),
+        Scope::Authorization(_) => keys::Scope::Authorization,
+        Scope::ClientCertificate(name) => {
+            if !around.client_certificates {
+                report.fault(&at.place, "no client is asked for a certificate: set `tls.client_certificates`");
+                return None;
+            }
+            keys::Scope::ClientCertificate(*name)
+        }
+        Scope::Nobody => keys::Scope::None,
+        Scope::All(parts) => {
+            not_empty(&at.place, parts.is_empty(), "`{ trusted_header: X-Customer-Id }`", report);
+            let parts: Vec<_> = parts.iter().map(|part| inner(part.at()?, around, report)).collect();
+            keys::Scope::All(parts.into_iter().collect::<Option<_>>()?)
+        }
+    })
+}
+
+fn inner(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
+    if matches!(at.value, Scope::All(_) | Scope::Nobody) {
+        report.fault(&at.place, "cannot stand inside of `all`: use any other");
+        return None;
+    }
+    compile(at, around, report)
+}
+
+/// Whether it leaves nothing for the credentials to prove.
+pub(super) fn proves_the_caller(scope: &keys::Scope) -> bool {
+    match scope {
+        keys::Scope::TrustedHeader(_) | keys::Scope::ClientCertificate(_) => true,
+        keys::Scope::All(parts) => parts.iter().any(proves_the_caller),
+        keys::Scope::Header(_) | keys::Scope::Cookie(_) | keys::Scope::Authorization | keys::Scope::None => false,
+    }
+}

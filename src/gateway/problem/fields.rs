@@ -1,0 +1,63 @@
+//! Which header fields a problem carries beside those of all.
+
+use http::HeaderMap;
+use http::header::{ALLOW, LOCATION};
+
+use super::{Problem, marks};
+
+impl Problem {
+    /// Adds them.
+    pub(super) fn add_headers(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Duplicate { expires, .. } => {
+                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
+                if let Some(expires) = expires {
+                    marks::set_expires(headers, *expires);
+                }
+            }
+            Self::AlreadyExecuted { location, expires, .. } => {
+                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
+                marks::set_expires(headers, *expires);
+                if let Some(location) = location {
+                    headers.insert(LOCATION, location.clone());
+                }
+            }
+            Self::UpstreamUnreachable { in_doubt, .. } => {
+                headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
+            }
+            Self::MethodNotAllowed => {
+                headers.insert(ALLOW, marks::LOOKING);
+            }
+            Self::UpstreamTimeout { .. }
+            | Self::UpstreamFailed { .. }
+            | Self::BodyTimeout { forwarded: true }
+            | Self::BodyAborted { forwarded: true } => {
+                headers.insert(marks::OUTCOME, marks::UNKNOWN);
+            }
+            Self::NoRoute
+            | Self::BadRequest(_)
+            | Self::TargetTooLong(_)
+            | Self::HeadersTooLarge(_)
+            | Self::CodingRefused(_)
+            | Self::VersionRefused(_)
+            | Self::MethodRefused(_)
+            | Self::ExpectationFailed
+            | Self::LoopDetected
+            | Self::KeyMissing(_)
+            | Self::KeyInvalid(_)
+            | Self::ScopeMissing(_)
+            | Self::KeyExpired
+            | Self::OperationUnknown
+            | Self::KeyReused
+            | Self::BodyTooLarge { .. }
+            | Self::HeaderTimeout
+            | Self::BodyTimeout { forwarded: false }
+            | Self::BodyAborted { forwarded: false }
+            | Self::InFlight { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::Overloaded(_)
+            | Self::StoreUnavailable
+            | Self::RecordUnreadable => {}
+        }
+    }
+}
