@@ -54,7 +54,7 @@ pub enum Duplicate {
 /// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
 pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
     let Some(found) = found else {
-        if let Some(untimely) = policy.untimely(arrival.made, now) {
+        if let Some(untimely) = arrival.untimely(policy, now) {
             return Admission::Untimely(untimely);
         }
         return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, now) };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::{NamespaceTag, OperationId, Print, Probe, Time};
+use super::{NamespaceTag, OperationId, Policy, Print, Probe, Time, Untimely, Validity};
 
 /// The version of the rules by which [`Prints`] are made: part of each digest, and kept in each record.
 pub const FINGERPRINT_VERSION: u8 = 1;
@@ -35,6 +35,8 @@ pub struct Arrival {
     pub probe: Option<Box<Probe>>,
     /// When the key says that it was made, where keys do.
     pub made: Option<Time>,
+    /// When it may act, if nothing is known of the operation; none: at any time.
+    pub validities: Vec<Validity>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
 }
 
@@ -59,7 +61,17 @@ impl Arrival {
     ) -> Self {
         let canonical: Box<dyn FnOnce() -> Print + Send> = Box::new(canonical);
         let canonical = LazyLock::new(canonical);
-        Self { operation, namespace, raw, settings, credentials, probe: None, made: None, canonical }
+        Self {
+            operation,
+            namespace,
+            raw,
+            settings,
+            credentials,
+            probe: None,
+            made: None,
+            validities: Vec::new(),
+            canonical,
+        }
     }
 
     /// The same, with the question by which the upstream could be asked about it.
@@ -72,6 +84,19 @@ impl Arrival {
     #[must_use]
     pub fn with_made(self, made: Option<Time>) -> Self {
         Self { made, ..self }
+    }
+
+    /// The same, good for a first attempt within this span only.
+    #[must_use]
+    pub fn valid_within(mut self, span: Validity) -> Self {
+        self.validities.push(span);
+        self
+    }
+
+    /// Why it gives no right to act at this moment, if nothing is known of the operation.
+    pub(super) fn untimely(&self, policy: &Policy, now: Time) -> Option<Untimely> {
+        let outside = self.validities.iter().find_map(|span| span.untimely(now));
+        outside.or_else(|| policy.untimely(self.made, now))
     }
 
     /// The digests to keep in the record.

@@ -33,7 +33,7 @@ pub use probe::{Finding, Probe, next_probe, probed};
 pub use recall::{asked_by, recall};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
-pub use timely::Untimely;
+pub use timely::{Untimely, Validity};
 pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.

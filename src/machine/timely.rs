@@ -5,6 +5,25 @@ use std::time::Duration;
 
 use super::{Policy, Time};
 
+/// A span of the store's time outside of which a request for an operation that nothing is known of gives no right to
+/// act. Whoever states one sees to it that a record of the operation outlives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// Its first moment.
+    pub from: Time,
+    /// The first moment after it.
+    pub until: Time,
+    /// What a request is told outside of it.
+    pub otherwise: Untimely,
+}
+
+impl Validity {
+    /// What a request is told at this moment; none when it is within.
+    pub(super) fn untimely(&self, now: Time) -> Option<Untimely> {
+        (now < self.from || self.until <= now).then_some(self.otherwise)
+    }
+}
+
 /// Why a key that nothing is known of gives no right to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untimely {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, Time, Untimely};
+use oncegate::machine::{
+    Admission, Arrival, AttemptId, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Print, Settled, Time,
+    Untimely, Validity, admit,
+};
 use proptest::prelude::*;
 
 use super::system::{DOUBT_RETENTION, PLAIN, RETENTION, START, System, Told, answered, policy};
@@ -42,6 +45,23 @@ fn a_key_is_taken_while_it_is_neither_too_old_nor_ahead() {
     let mut undated = dated(-millis(RETENTION * 9));
     undated.policy.clock_skew = None;
     assert!(matches!(undated.admit(PLAIN, 1), Told::Act(_)), "where keys say nothing, their age is nothing");
+}
+
+#[test]
+fn a_span_of_validity_counts_only_while_nothing_is_known() {
+    let (policy, span) = (policy(InDoubt::Hold), (Time(START.0 + 10), Time(START.0 + 20)));
+    let validity = Validity { from: span.0, until: span.1, otherwise: Untimely::Expired };
+    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), Print([1; 16]), 0, None, || Print([2; 16]));
+    let arrival = arrival.valid_within(validity);
+    let at = |offset, found| admit(found, &arrival, &policy, AttemptId([3; 16]), Time(START.0 + offset));
+    for outside in [9, 20] {
+        assert_eq!(at(outside, None), Admission::Untimely(Untimely::Expired));
+    }
+    for inside in [10, 19] {
+        let Admission::Claim { record, .. } = at(inside, None) else { panic!("refused at {inside}") };
+        let later = admit(Some(&record), &arrival, &policy, AttemptId([4; 16]), span.1);
+        assert!(matches!(later, Admission::Duplicate(Duplicate::InFlight { .. })), "{later:?}");
+    }
 }
 
 #[test]
