@@ -14,7 +14,7 @@ use http::{Method, Request, Uri, request};
 
 use crate::config::{Settings, span_text};
 use crate::gateway::{Guard, Mode};
-use crate::keys::{BodyForm, Explanation, Piece};
+use crate::keys::{BodyForm, Caller, Explanation, Piece};
 use crate::machine::{FINGERPRINT_VERSION, Time};
 use crate::tls::pem;
 use crate::wire::Certificate;
@@ -192,8 +192,7 @@ impl Explain {
 
 /// The request as a client would send it.
 fn asked(message: message::Message, certificate: Option<&Path>) -> anyhow::Result<Asked> {
-    let certificate = certificate.map(shown).transpose()?.flatten();
-    Ok(Asked { head: head(&message)?, body: message.body, certificate })
+    Ok(Asked { head: head(&message)?, body: message.body, caller: caller(certificate)? })
 }
 
 /// The target in origin form, and the host beside it. With neither a Host field nor a host in the target, the request is
@@ -211,7 +210,8 @@ fn head(message: &message::Message) -> anyhow::Result<request::Parts> {
     Ok(request.uri(target.path_and_query().map_or("/", |target| target.as_str())).body(())?.into_parts().0)
 }
 
-fn shown(path: &Path) -> anyhow::Result<Option<Certificate>> {
+fn caller(certificate: Option<&Path>) -> anyhow::Result<Caller> {
+    let Some(path) = certificate else { return Ok(Caller::default()) };
     let shown = pem::certificates(path, &pem::read(path)?)?;
-    Ok(shown.first().map(Certificate::of))
+    Ok(Caller { certificate: shown.first().map(Certificate::of) })
 }

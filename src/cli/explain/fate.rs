@@ -8,14 +8,13 @@ use http_body_util::BodyExt;
 use super::page::Page;
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Place, Problem, Route, Routes, Target, check_fields};
-use crate::keys::{self, Explanation};
-use crate::wire::Certificate;
+use crate::keys::{self, Caller, Explanation};
 
 /// A request, whole.
 pub(super) struct Asked {
     pub(super) head: request::Parts,
     pub(super) body: Bytes,
-    pub(super) certificate: Option<Certificate>,
+    pub(super) caller: Caller,
 }
 
 /// What becomes of it.
@@ -70,7 +69,7 @@ fn named<'a>(guard: &'a Guard, target: &Target, asked: &Asked) -> Result<End<'a>
     if asked.body.len() > guard.request_body_limit {
         return Err(Problem::BodyTooLarge { limit: guard.request_body_limit });
     }
-    let request = target.request(&asked.head, asked.body.clone(), asked.certificate.as_ref());
+    let request = target.request(&asked.head, asked.body.clone(), asked.caller.clone());
     let explanation = keys::explain(&guard.keys, &request)?;
     Ok(End::Guarded(Box::new(Named { guard, explanation })))
 }
