@@ -49,6 +49,9 @@ impl<'a> Fate<'a> {
             (_, Err(problem)) => End::Refused(problem),
             (_, Ok(())) if preflight => End::Unguarded("none: a preflight goes to the upstream"),
             (None, Ok(())) => End::Unguarded("none: every request goes to the upstream"),
+            (Some(guard), Ok(())) if !guard.takes(&asked.head) => {
+                End::Unguarded("none for this request: see `safe_methods`")
+            }
             (Some(guard), Ok(())) => named(guard, &target, asked).unwrap_or_else(End::Refused),
         };
         Self { route: Some(route), end }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
+use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
 
@@ -21,16 +21,52 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("clock_skew", span_text(skew));
         });
     }
-    page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
     page.put("scope", scope(&guard.keys.scope));
-    page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
-    page.put("duplicate_status", guard.duplicate_status.as_u16());
-    page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
-    page.put("in_flight_status", guard.in_flight_status.as_u16());
+    let safe_methods = match guard.safe_methods {
+        SafeMethods::Pass => "pass",
+        SafeMethods::Guard => "guard",
+        SafeMethods::Collapse => "collapse",
+    };
+    page.put("safe_methods", safe_methods);
+    if guard.safe_methods != SafeMethods::Collapse {
+        refusals(page, guard);
+    }
     page.put("patience", span_text(guard.patience));
     page.put("retention", span_text(guard.policy.retention));
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
+    if guard.safe_methods != SafeMethods::Collapse {
+        doubts(page, guard);
+    }
+    page.section("replay", |page| {
+        page.put("require_same", list(&guard.keys.require_same));
+        page.put("allow_headers", list(&guard.allow_headers));
+    });
+    page.put("mode", if guard.mode == Mode::Enforce { "enforce" } else { "shadow" });
+    page.put("request_body_limit", size(guard.request_body_limit));
+    page.put("response_body_limit", size(guard.response_body_limit));
+    page.section("fingerprint", |page| {
+        let settings = &guard.keys.fingerprint;
+        page.put("compare", guard.policy.compare);
+        page.put("headers", list(&settings.headers));
+        page.section("ignore", |page| {
+            page.put("json", list(&settings.ignore_json));
+            page.put("query", list(&settings.ignore_query));
+        });
+    });
+}
+
+/// What those are told whom the guard refuses.
+fn refusals(page: &mut Page, guard: &Guard) {
+    page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
+    page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
+    page.put("duplicate_status", guard.duplicate_status.as_u16());
+    page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
+    page.put("in_flight_status", guard.in_flight_status.as_u16());
+}
+
+/// What becomes of operations whose outcome is not known, and while the store is away.
+fn doubts(page: &mut Page, guard: &Guard) {
     page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
     let in_doubt = match guard.policy.in_doubt {
         InDoubt::Hold => "hold",
@@ -50,22 +86,6 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
         StoreFailure::OpenIfUnseen => "open_if_unseen",
     };
     page.put("store_failure", store_failure);
-    page.section("replay", |page| {
-        page.put("require_same", list(&guard.keys.require_same));
-        page.put("allow_headers", list(&guard.allow_headers));
-    });
-    page.put("mode", if guard.mode == Mode::Enforce { "enforce" } else { "shadow" });
-    page.put("request_body_limit", size(guard.request_body_limit));
-    page.put("response_body_limit", size(guard.response_body_limit));
-    page.section("fingerprint", |page| {
-        let settings = &guard.keys.fingerprint;
-        page.put("compare", guard.policy.compare);
-        page.put("headers", list(&settings.headers));
-        page.section("ignore", |page| {
-            page.put("json", list(&settings.ignore_json));
-            page.put("query", list(&settings.ignore_query));
-        });
-    });
 }
 
 fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_after: Duration) {
