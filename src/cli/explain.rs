@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, ensure};
 use bytes::Bytes;
@@ -11,8 +12,10 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, request};
 use http_body_util::BodyExt;
 
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Mode, Place, Problem, Route, Routes, Target, check_fields};
+use crate::jwt::Standing;
 use crate::keys::{self, BodyForm, Caller, Explanation, Piece};
 use crate::tls::pem;
 use crate::wire::Certificate;
@@ -73,8 +76,34 @@ pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<St
         line(&mut page, "guard", "none: every request goes to the upstream");
         return Ok(page);
     };
-    page.push_str(&guarded(settings, guard, &target.request(&head, body, given.caller()?))?);
+    let caller = Caller { parameters: place.parameters(route), ..given.caller()? };
+    match vouched(settings, guard, &head, caller) {
+        Ok((caller, word)) => {
+            word.iter().for_each(|word| line(&mut page, "token", word));
+            page.push_str(&guarded(settings, guard, &target.request(&head, body, caller))?);
+        }
+        Err(problem) => page.push_str(&refused(settings, &problem)?),
+    }
     Ok(page)
+}
+
+/// The caller with what its token says, where the scope reads one, and a word on who vouches for that.
+fn vouched(
+    settings: &Settings,
+    guard: &Guard,
+    head: &request::Parts,
+    caller: Caller,
+) -> Result<(Caller, Option<String>), Problem> {
+    let Some((carrier, jwt)) = guard.keys.scope.carrier().zip(settings.gateway.jwt.as_ref()) else {
+        return Ok((caller, None));
+    };
+    let (claims, standing) = jwt.explain(&carrier.token(&head.headers)?, Clock::wall())?;
+    let word = match standing {
+        Standing::Signed(algorithm) => format!("verified, signed with {}", algorithm.name()),
+        Standing::Trusted => "not verified: a proxy in front has to do that".to_owned(),
+        Standing::Unverified => "not verified here: `jwks_url` is not asked".to_owned(),
+    };
+    Ok((Caller { claims: Some(Arc::new(claims)), ..caller }, Some(word)))
 }
 
 fn guarded(settings: &Settings, guard: &Guard, request: &keys::Request) -> anyhow::Result<String> {
@@ -183,7 +212,7 @@ impl Explain {
     fn caller(&self) -> anyhow::Result<Caller> {
         let Some(path) = &self.client_certificate else { return Ok(Caller::default()) };
         let shown = pem::certificates(path, &pem::read(path)?)?;
-        Ok(Caller { certificate: shown.first().map(Certificate::of) })
+        Ok(Caller { certificate: shown.first().map(Certificate::of), ..Caller::default() })
     }
 
     fn method(&self) -> Method {
