@@ -47,7 +47,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             problem_types: problem_types?,
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
-            jwt: jwt?,
+            jwt: if matches!(file.jwt, Field::Absent) { None } else { Some(jwt?) },
             operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
         },
         arbiter: arbiter(file, limits?)?,

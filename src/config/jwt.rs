@@ -42,7 +42,7 @@ section! {
         secrets: Vec<Field<Text>> = Optional,
         /// Instead of both: `true` takes tokens at their word, because a proxy in front has verified them. Once there are `trusted_proxies`, from these alone.
         unverified: bool = Default("false"),
-        /// What tokens may be signed with (default: all that fit: RS, PS, ES and EdDSA for public keys, HS for secrets). `none` never.
+        /// What tokens may be signed with (default: all that fit: `RS256` to `EdDSA` for public keys, `HS256` and the like for secrets). `none` never.
         algorithms: Vec<Field<Algorithm>> = Optional,
         /// Issuers, of which a token must name one as `iss`; none: any.
         issuer: Vec<Field<Text>> = Default("[]"),
@@ -101,12 +101,9 @@ pub(super) fn tokens(section: &Field<Jwt>) -> Tokens {
     }
 }
 
-/// Translates the section. None in the outer sense when it was refused.
-pub(super) fn compile(section: &Field<Jwt>, proxies: bool, report: &mut Report) -> Option<Option<Settings>> {
-    section.either(|at| settings(at, proxies, report).map(Some), || Some(None))?
-}
-
-fn settings(at: &At<Jwt>, proxies: bool, report: &mut Report) -> Option<Settings> {
+/// Translates the section. `proxies` is whether somebody is trusted.
+pub(super) fn compile(section: &Field<Jwt>, proxies: bool, report: &mut Report) -> Option<Settings> {
+    let at = section.at()?;
     let section = &at.value;
     let proof = proof(at, proxies, report);
     let carrier = carrier(section, report);
@@ -212,7 +209,10 @@ fn url(at: &At<Text>, section: &Jwt, report: &mut Report) -> Option<Proof> {
     };
     let settings = client_tls::settings(&section.tls, report)?;
     let tls = match url.scheme_str() {
-        Some("https") => Some(client_tls::load(settings, client::HTTP1, &section.tls, Some(&at.place), report)?),
+        Some("https") => {
+            let loaded = client_tls::load(settings, client::HTTP1, &section.tls, Some(&at.place), report)?;
+            Some(Box::new(loaded))
+        }
         Some("http") => {
             if let Some(tls) = section.tls.at() {
                 report.fault(&tls.place, "belongs to an `https://` address: remove it, or write one");

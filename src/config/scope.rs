@@ -82,7 +82,7 @@ pub(super) fn compile(at: &At<Scope>, around: &Around<'_>, report: &mut Report) 
             keys::Scope::ClientCertificate(*name)
         }
         Scope::JwtClaim(name) => claim(&at.place, &name.0, around, report)?,
-        Scope::PathParameter(name) => parameter(&at.place, &name.0, around, report)?,
+        Scope::PathParameter(name) => parameter(&at.place, &name.0, around, report),
         Scope::Nobody => keys::Scope::None,
         Scope::All(parts) => {
             not_empty(&at.place, parts.is_empty(), "`{ trusted_header: X-Customer-Id }`", report);
@@ -105,7 +105,7 @@ fn claim(place: &Place, name: &str, around: &Around<'_>, report: &mut Report) ->
     }
 }
 
-fn parameter(place: &Place, name: &str, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
+fn parameter(place: &Place, name: &str, around: &Around<'_>, report: &mut Report) -> keys::Scope {
     if ASKED.contains(&name) {
         let message =
             format!("`{name}` means something else where clients ask for their operations: rename `{{{name}}}`");
@@ -115,7 +115,7 @@ fn parameter(place: &Place, name: &str, around: &Around<'_>, report: &mut Report
         let message = format!("the route's path `{path}` has no parameter `{{{name}}}` of one segment");
         report.fault(place, message);
     }
-    Some(keys::Scope::PathParameter(name.to_owned()))
+    keys::Scope::PathParameter(name.to_owned())
 }
 
 /// What a question for an operation has parameters for: `?route=` and `?wait=`.

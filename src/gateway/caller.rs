@@ -5,6 +5,7 @@ use http::HeaderMap;
 use super::Gateway;
 use super::problem::Problem;
 use super::settings::Guard;
+use crate::jwt::Verifier;
 use crate::keys::{Caller, Scope, query};
 use crate::wire::Client;
 
@@ -37,7 +38,7 @@ impl Gateway {
         if trusted || self.shared.settings.trusted_proxies.is_empty() {
             return Ok(());
         }
-        let credulous = self.shared.jwt.as_ref().is_some_and(|verifier| verifier.is_credulous());
+        let credulous = self.shared.jwt.as_ref().is_some_and(Verifier::is_credulous);
         let what = match (scope.trusted_header(), scope.carrier().filter(|_| credulous)) {
             (Some(name), _) => format!("The scope's header {name}"),
             (None, Some(carrier)) => format!("The scope's token ({carrier})"),

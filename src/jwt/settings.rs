@@ -56,7 +56,7 @@ pub enum Origin {
         /// The address, absolute, `http` or `https`.
         url: Uri,
         /// What is agreed over `https`.
-        tls: Option<client::Client>,
+        tls: Option<Box<client::Client>>,
     },
 }
 

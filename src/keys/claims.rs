@@ -39,7 +39,7 @@ impl Claims {
         // It was read whole before.
         let mut found = json::scan(&self.text, [], pointers).map(|scan| scan.wanted).unwrap_or_default();
         found.resize(N, None);
-        found.try_into().unwrap_or_else(|_| [const { None }; N])
+        found.try_into().unwrap_or([const { None }; N])
     }
 
     /// The claim under a JSON pointer.

@@ -81,7 +81,7 @@ fn find(settings: &Settings, asked: &Asked) -> Result<Way, Problem> {
     let found = routes.find(&asked.head, &place).ok_or(Problem::NoRoute)?;
     let fields = check_fields(&asked.head, &place, &routes, settings.gateway.underscore_headers);
     let parameters = place.parameters(&settings.gateway.routes[found.index]);
-    Ok(Way { parameters, found, fields, target })
+    Ok(Way { target, found, parameters, fields })
 }
 
 fn named<'a>(
