@@ -120,6 +120,11 @@ fn identity(page: &mut String, guard: &Guard, explanation: &Explanation) {
         BodyForm::Multipart => "multipart",
         BodyForm::Raw => "raw bytes",
     };
+    match explanation.decoded {
+        Some(Ok(length)) => line(page, "content coding", &format!("taken off: {length} bytes of content")),
+        Some(Err(why)) => line(page, "content coding", &format!("left on: {why}")),
+        None => {}
+    }
     line(page, "body read as", body);
     if let Some(json) = &explanation.canonical_json {
         line(page, "canonical JSON", json);

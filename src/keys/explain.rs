@@ -2,6 +2,7 @@
 
 use super::fingerprint::{self, BodyForm};
 use super::frame::{hex, print};
+use super::coding::Undecoded;
 use super::source::Body;
 use super::{Refusal, Request, Settings, derive, scope, source};
 use crate::machine::{OperationId, Print, Probe};
@@ -17,6 +18,9 @@ pub struct Explanation {
     pub scope: Vec<Piece>,
     /// In which form the body entered the canonical fingerprint.
     pub body: BodyForm,
+    /// What came of decoding the body: its content's length, or why it is compared as sent; none when there was nothing
+    /// to decode.
+    pub decoded: Option<Result<usize, Undecoded>>,
     /// The body as canonical JSON without the ignored values, when `body` says JSON.
     pub canonical_json: Option<String>,
     /// What the upstream would be asked for, or why it could not be asked; none where nobody is to ask.
@@ -53,7 +57,7 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         None => (Vec::new(), None),
     };
     let canonical_json = match canonical.form {
-        BodyForm::Json => fingerprint::scan(request, &settings.fingerprint, []).ok(),
+        BodyForm::Json => fingerprint::scan(body.entity(), &settings.fingerprint, []).ok(),
         BodyForm::Form | BodyForm::Multipart | BodyForm::Raw => None,
     };
     Ok(Explanation {
@@ -61,6 +65,7 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         key,
         scope: derived.scope.iter().map(scope_piece).collect(),
         body: canonical.form,
+        decoded: body.entity().decoded,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
