@@ -108,9 +108,8 @@ impl Gateway {
     }
 
     fn inquiry(&self, guard: &Guard, asked: &Question<'_>) -> Result<Inquiry, Problem> {
-        self.check_trust(guard, asked.trusted)?;
-        let certificate = asked.client.certificate.as_ref();
-        Ok(keys::inquire(&guard.keys, asked.key, &asked.head.headers, certificate)?)
+        let caller = self.caller(guard, asked.client, asked.trusted)?;
+        Ok(keys::inquire(&guard.keys, asked.key, &asked.head.headers, &caller)?)
     }
 
     /// The record; of an attempt that runs, after it has ended or the client's patience has.

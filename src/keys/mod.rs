@@ -1,5 +1,6 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
+mod caller;
 mod coding;
 mod content;
 mod dated;
@@ -22,6 +23,7 @@ mod spelling;
 
 use std::sync::Arc;
 
+pub use caller::Caller;
 pub use coding::{Coding, Decoding, Undecoded};
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
@@ -34,7 +36,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
-use crate::wire::Certificate;
 use content::Entity;
 use frame::Frame;
 use probe::Filling;
@@ -55,8 +56,8 @@ pub struct Request {
     pub raw_path: String,
     /// The headers as sent.
     pub headers: HeaderMap,
-    /// The certificate by which the client has proven who it is.
-    pub certificate: Option<Certificate>,
+    /// Who sends it.
+    pub caller: Caller,
     /// The whole body.
     pub body: Bytes,
 }
@@ -124,13 +125,13 @@ pub fn check_head(
     settings: &Settings,
     headers: &HeaderMap,
     query: Option<&str>,
-    certificate: Option<&Certificate>,
+    caller: &Caller,
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
     dated::made(settings, &found)?;
-    scope::values(&settings.scope, headers, certificate).map(|_| ())
+    scope::values(&settings.scope, headers, caller).map(|_| ())
 }
 
 /// Names the operation that a request asks for.
@@ -205,7 +206,7 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     refuse_missing(settings, &found)?;
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
-    let scope = scope::values(&settings.scope, &request.headers, request.certificate.as_ref())?;
+    let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
     let key = match found {
         Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
         Found::Absent | Found::NeedsBody => None,
