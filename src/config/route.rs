@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
-use super::define::{choice, section};
 use super::decode::Decode;
+use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
 use super::key_source::KeySource;

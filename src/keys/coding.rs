@@ -89,8 +89,8 @@ impl Decoding {
     /// The codings that these lines of `Content-Encoding` name, in the order in which they were applied; none unless all
     /// of them can be taken off.
     pub(super) fn known(&self, lines: &[Vec<u8>]) -> Option<Vec<Coding>> {
-        let names = lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-        let named = names.filter(|name| !matches!(*name, b"" | b"identity")).map(|name| {
+        let tokens = lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+        let named = tokens.filter(|name| !matches!(*name, b"" | b"identity")).map(|name| {
             // RFC 9110, section 8.4.1.3.
             let name = if name == b"x-gzip" { b"gzip" } else { name };
             self.codings.iter().copied().find(|coding| coding.word().as_bytes() == name)
@@ -172,10 +172,10 @@ fn unzstd(coded: &[u8], limit: usize) -> Result<Vec<u8>, Undecoded> {
         return Err(Undecoded::Broken);
     }
     while !rest.is_empty() {
-        let frame = rest;
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(ZSTD_WINDOW);
-        match decoder.init(&mut rest) {
+        let head = rest;
+        let mut frames = FrameDecoder::new();
+        frames.set_max_window_size(ZSTD_WINDOW);
+        match frames.init(&mut rest) {
             Ok(()) => {}
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                 rest = usize::try_from(length).ok().and_then(|length| rest.get(length..)).ok_or(Undecoded::Broken)?;
@@ -183,9 +183,9 @@ fn unzstd(coded: &[u8], limit: usize) -> Result<Vec<u8>, Undecoded> {
             }
             Err(_) => return Err(Undecoded::Broken),
         }
-        let content = zstd_frame(&mut decoder, &mut rest, limit - decoded.len());
+        let content = zstd_frame(&mut frames, &mut rest, limit - decoded.len());
         let content = content.map_err(|fault| fault.unwrap_or(Undecoded::TooLarge { limit }))?;
-        if zstd_size(frame, &decoder).is_some_and(|size| size != content.len() as u64) {
+        if zstd_size(head, &frames).is_some_and(|size| size != content.len() as u64) {
             return Err(Undecoded::Broken);
         }
         decoded.extend_from_slice(&content);

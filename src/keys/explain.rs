@@ -1,8 +1,8 @@
 //! What `oncegate explain` shows of a request: the pieces that its identity is made of.
 
+use super::coding::Undecoded;
 use super::fingerprint::{self, BodyForm};
 use super::frame::{hex, print};
-use super::coding::Undecoded;
 use super::source::Body;
 use super::{Refusal, Request, Settings, derive, scope, source};
 use crate::machine::{OperationId, Print, Probe};

@@ -88,12 +88,7 @@ pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
     word(&frame.finish())
 }
 
-fn frame_counted_headers(
-    frame: &mut Frame,
-    encodings: &[Vec<u8>],
-    request: &Request,
-    settings: &FingerprintSettings,
-) {
+fn frame_counted_headers(frame: &mut Frame, encodings: &[Vec<u8>], request: &Request, settings: &FingerprintSettings) {
     frame.list(encodings.iter());
     scope::frame_headers(frame, &settings.headers, &request.headers);
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName};
 
+use super::coding::Undecoded;
 use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
-use super::coding::Undecoded;
 use super::frame::Frame;
 use super::header::{self, MAX_KEY};
 use super::json::{Fault, Scan};
@@ -208,8 +208,7 @@ impl<'a> Body<'a> {
     /// The canonical fingerprint.
     pub(super) fn canonical(&self) -> &Canonical {
         let settings = &self.settings.fingerprint;
-        self.canonical
-            .get_or_init(|| fingerprint::canonical(self.request, settings, self.entity(), self.json.get()))
+        self.canonical.get_or_init(|| fingerprint::canonical(self.request, settings, self.entity(), self.json.get()))
     }
 
     /// The canonical fingerprint as a key. One of a body that nobody may decode would change with its compression.

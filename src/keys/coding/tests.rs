@@ -8,7 +8,8 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::*;
 
-const TEXT: &[u8] = br#"{"order":{"no":"A-1"},"items":[1,2,3],"note":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
+const TEXT: &[u8] =
+    br#"{"order":{"no":"A-1"},"items":[1,2,3],"note":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
 
 /// [`TEXT`] as Node's zlib writes it (the reference encoder of Brotli).
 const BROTLI: &str = "1b6b00a02c0eec361f5f101753e55751fc2bd35a24666b6f878904b92d9dbe6411e9ea16999937b001078a8917a0ad17e6d3f9723f4625b058d4fc280116";
@@ -139,7 +140,8 @@ fn members_and_frames_follow_each_other() {
 
 #[test]
 fn fields_of_a_gzip_header_do_not_count() {
-    let build = GzBuilder::new().mtime(1_700_000_000).filename("order.json").comment("by hand").extra(&b"ab\x01\0c"[..]);
+    let build =
+        GzBuilder::new().mtime(1_700_000_000).filename("order.json").comment("by hand").extra(&b"ab\x01\0c"[..]);
     let mut encoder = build.write(Vec::new(), Compression::best());
     encoder.write_all(TEXT).unwrap();
     let stream = encoder.finish().unwrap();
@@ -173,7 +175,9 @@ fn other_codings_are_unknown() {
 fn windows_have_an_end() {
     assert_eq!(alone(Coding::Brotli, &bytes(LARGE_WINDOW)), Err(Undecoded::Broken));
     // Frames that ask for windows of 8 MiB, 9 MiB and 1 TiB, and hold one byte.
-    for (window, expected) in [(13 << 3, Ok(b"a".to_vec())), (13 << 3 | 1, Err(Undecoded::Broken)), (30 << 3, Err(Undecoded::Broken))] {
+    for (window, expected) in
+        [(13 << 3, Ok(b"a".to_vec())), (13 << 3 | 1, Err(Undecoded::Broken)), (30 << 3, Err(Undecoded::Broken))]
+    {
         let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0, window][..], &[0x09, 0, 0], b"a"].concat();
         assert_eq!(alone(Coding::Zstd, &frame), expected, "{window:#x}");
     }
