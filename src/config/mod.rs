@@ -40,6 +40,7 @@ pub use finding::{Errors, Finding, Place, Warning};
 pub use interpolate::Environment;
 pub use schema::schema;
 pub use show::show;
+pub use values::span_text;
 
 use crate::{admin, arbiter, gateway, server, store, telemetry, upstream};
 use finding::Report;

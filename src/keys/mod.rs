@@ -27,6 +27,7 @@ pub use caller::Caller;
 pub use coding::{Coding, Decoding, Undecoded};
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
+pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
@@ -40,6 +41,9 @@ use content::Entity;
 use frame::Frame;
 use probe::Filling;
 use source::{Body, Found, View};
+
+/// The domain of an operation's digest.
+const OPERATION: &str = "oncegate operation 1";
 
 /// A request, as far as keys and fingerprints look at it.
 #[derive(Debug, Clone)]
@@ -215,11 +219,15 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
-    let mut frame = Frame::new("oncegate operation 1");
-    frame.part(namespace);
-    scope::frame_values(&mut frame, scope);
-    source::frame_parts(&mut frame, key);
+    let mut frame = Frame::new(OPERATION);
+    frame_operation(&mut frame, namespace, scope, key);
     OperationId(frame.finish())
+}
+
+fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) {
+    frame.label("namespace").part(namespace);
+    scope::frame_values(frame, scope);
+    source::frame_parts(frame, key);
 }
 
 fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal> {

@@ -74,25 +74,18 @@ pub(super) fn find<'a>(sources: &'a [Source], view: &View<'_>) -> Result<Found<'
 
 /// Appends a key to an operation's identity.
 pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
-    frame.count(parts.len());
+    frame.label("key").count(parts.len());
     for part in parts {
         let (kind, name) = part.source.label();
-        frame.part(kind);
-        frame.part(name);
-        match &part.value {
-            Value::Text(text) => {
-                frame.part("text");
-                frame.part(text);
-            }
-            Value::Number(text) => {
-                frame.part("number");
-                frame.part(text);
-            }
-            Value::Digest(digest) => {
-                frame.part("digest");
-                frame.part(digest);
-            }
-        }
+        frame.label_of("key", name, "kind").part(kind);
+        frame.label_of("key", name, "name").part(name);
+        let (form, bytes) = match &part.value {
+            Value::Text(text) => ("text", text.as_bytes()),
+            Value::Number(text) => ("number", text.as_bytes()),
+            Value::Digest(digest) => ("digest", digest.as_slice()),
+        };
+        frame.label_of("key", name, "form").part(form);
+        frame.label_of("key", name, "value").part(bytes);
     }
 }
 
