@@ -32,6 +32,7 @@ mod show;
 mod tree;
 mod upstreams;
 mod values;
+mod window;
 
 use std::path::Path;
 use std::time::Duration;

@@ -13,6 +13,7 @@ mod redis;
 mod schema;
 mod sole;
 mod upstreams;
+mod window;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

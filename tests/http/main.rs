@@ -41,6 +41,7 @@ mod status;
 mod streams;
 mod timeouts;
 mod upgrades;
+mod windows;
 
 use std::net::SocketAddr;
 
