@@ -4,6 +4,7 @@
 
 mod callers;
 mod command_line;
+mod decode;
 mod encryption;
 mod explain;
 mod key_age;
