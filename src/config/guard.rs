@@ -9,7 +9,7 @@ use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
 use super::values::{size_text, span_text};
-use super::{key_age, key_source, policy, probe, reads, scope};
+use super::{decode, key_age, key_source, policy, probe, reads, scope, window};
 use crate::gateway::{OnInFlight, StoreFailure, Underscores};
 use crate::keys::FingerprintSettings;
 use crate::{gateway, keys};
@@ -34,6 +34,7 @@ pub(super) fn compile(
     };
     reads::check(route, section, report);
     let collapse = reads::collapse(section);
+    let forwarded_key = window::forwarded_key(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(section, report);
@@ -43,6 +44,7 @@ pub(super) fn compile(
         policy: policy?,
         probing: probing?,
         safe_methods: *section.safe_methods.value()?,
+        forwarded_key: forwarded_key?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: if collapse { OnInFlight::Wait } else { *section.in_flight.value()? },
@@ -93,6 +95,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             headers,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
+            decode: decode::compile(&fingerprint.decode, around, report)?,
         },
     })
 }

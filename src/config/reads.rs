@@ -83,6 +83,8 @@ fn only_reads(section: &Idempotency, methods: &[Field<Method>], report: &mut Rep
         stated(&section.probe),
         stated(&section.doubt_retention),
         stated(&section.store_failure),
+        stated(&section.window),
+        stated(&section.forwarded_key),
     ];
     for place in meaningless.into_iter().flatten() {
         let message = "has no meaning with `safe_methods: collapse`: a read waits for one that is under way, is never \

@@ -12,7 +12,7 @@ use super::duplicate::tell;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Guard, Mode, OnInFlight, SafeMethods, StoreFailure};
+use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
@@ -42,7 +42,7 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let instead = guard.instead();
-        let caller = match (self.check_head(guard, routed, &head), instead) {
+        let caller = match (self.check_head(guard, routed, &head).await, instead) {
             (Ok(caller), _) => caller,
             (Err(_), Some(verdict)) => {
                 return self.pass(routed, head, Outgoing::Streaming(body), verdict, tally).await;
@@ -62,6 +62,13 @@ impl Gateway {
             }
         };
         routed.client.exchange.read_whole();
+        // What the body may decode to counts as long as somebody may decode it.
+        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
+        let room = match (self.shared.buffers.take(decoded), instead) {
+            (Some(room), _) => room,
+            (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
+            (None, None) => return Err(Problem::Overloaded("buffered bodies")),
+        };
         let named = keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller));
         let arrival = match (named, instead) {
             (Ok(Named::Operation(arrival)), _) => arrival,
@@ -72,7 +79,9 @@ impl Gateway {
         if guard.mode == Mode::Enforce {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, routed.index, &arrival, tally).await {
+        let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        drop((arrival, room));
+        match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
@@ -95,8 +104,9 @@ impl Gateway {
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
-    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
-        let caller = self.caller(guard, routed.client, routed.trusted)?;
+    async fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+        let parameters = routed.parameters.clone();
+        let caller = self.caller(guard, &head.headers, routed.client, routed.trusted, parameters).await?;
         keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
         Ok(caller)
     }
@@ -192,7 +202,8 @@ impl Gateway {
             body: read.hold,
             permit,
         };
-        self.arbiter.shared().tasks.spawn(attempt.run());
+        // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
+        self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
@@ -233,7 +244,8 @@ impl Gateway {
     ) -> Request<Outgoing> {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.marks() {
-            headers::mark_attempt(request.headers_mut(), permit.operation(), permit.number());
+            let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
+            headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
         }
         request
     }

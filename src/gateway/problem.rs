@@ -43,6 +43,10 @@ pub enum Problem {
     KeyInvalid(String),
     /// No caller.
     ScopeMissing(String),
+    /// A token that is not to be believed.
+    ScopeInvalid(String),
+    /// A token that cannot be verified yet.
+    ScopeUnavailable(String),
     /// A key so old that what became of it may have been forgotten, and nothing is known of it.
     KeyExpired,
     /// Nothing that this caller may know is known of the operation.
@@ -176,6 +180,10 @@ impl Problem {
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::ScopeInvalid(_) => row(S::UNAUTHORIZED, "scope-invalid", "Token invalid", Stop, V::ScopeInvalid),
+            Self::ScopeUnavailable(_) => {
+                row(S::SERVICE_UNAVAILABLE, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
+            }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
             Self::MethodNotAllowed => {
@@ -248,10 +256,22 @@ impl Problem {
         let again = match self {
             Self::InFlight { again, .. } | Self::OutcomeUnknown { again } => Some(*again),
             Self::UpstreamTimeout { again } | Self::UpstreamFailed { again } => *again,
-            Self::UpstreamUnreachable { .. } | Self::Overloaded(_) | Self::StoreUnavailable => Some(again::soon()),
+            Self::UpstreamUnreachable { .. }
+            | Self::ScopeUnavailable(_)
+            | Self::Overloaded(_)
+            | Self::StoreUnavailable => Some(again::soon()),
             _ => None,
         };
         again.map(again::seconds)
+    }
+
+    /// Until when the outcome is remembered, where its client may know.
+    fn expires(&self) -> Option<Time> {
+        match self {
+            Self::Duplicate { expires, .. } => *expires,
+            Self::AlreadyExecuted { expires, .. } => Some(*expires),
+            _ => None,
+        }
     }
 
     fn headers(&self, after: Option<u64>) -> HeaderMap {
@@ -282,6 +302,9 @@ impl Problem {
         });
         if let Some(seconds) = after {
             problem["retry_after"] = json!(seconds);
+        }
+        if let Some(expires) = self.expires().and_then(Time::rfc3339) {
+            problem["expires_at"] = json!(expires);
         }
         if let Self::AlreadyExecuted { status: Some(original), .. } = self {
             problem["original_status"] = json!(original);

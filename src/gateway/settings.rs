@@ -6,7 +6,7 @@ use http::{HeaderName, Method, StatusCode};
 
 use super::pattern::{Case, Pattern};
 use crate::wire::Network;
-use crate::{keys, machine::Policy};
+use crate::{jwt, keys, machine::Policy};
 
 /// The whole door.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// How tokens are believed that say who calls; none: no scope reads any.
+    pub jwt: Option<jwt::Settings>,
 }
 
 /// Where clients may ask what became of their operations.
@@ -113,6 +115,8 @@ pub struct Guard {
     pub policy: Policy,
     /// What becomes of safe methods.
     pub safe_methods: SafeMethods,
+    /// What the upstream gets as `Idempotency-Key` where the request has none.
+    pub forwarded_key: ForwardedKey,
     /// What a duplicate of a completed operation gets.
     pub duplicate: OnDuplicate,
     /// The status that `reject` says.
@@ -168,6 +172,15 @@ pub enum OutcomeHeaders {
     Ignore,
     /// It goes before the outcome table and the route's retention.
     Trust,
+}
+
+/// What the upstream gets as `Idempotency-Key` where the request has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardedKey {
+    /// A name of the operation: the same in every window, and for every attempt.
+    Operation,
+    /// One of the claim too: another one in every window, for upstreams that remember keys for longer than this route.
+    Window,
 }
 
 /// What a duplicate of a completed operation gets.

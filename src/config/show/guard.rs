@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure};
+use crate::gateway::{
+    ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure,
+};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
-use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.section("key", |page| {
@@ -53,16 +55,25 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("json", list(&settings.ignore_json));
             page.put("query", list(&settings.ignore_query));
         });
+        if let Some(decoding) = &settings.decode {
+            page.section("decode", |page| {
+                page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
+                page.put("ratio", decoding.ratio);
+                page.put("size", size(decoding.size));
+            });
+        }
     });
 }
 
-/// What those are told whom the guard refuses.
+/// What becomes of those who come again.
 fn refusals(page: &mut Page, guard: &Guard) {
     page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
     page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
     page.put("duplicate_status", guard.duplicate_status.as_u16());
     page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
     page.put("in_flight_status", guard.in_flight_status.as_u16());
+    page.put("window", if guard.policy.window == Window::Fixed { "fixed" } else { "sliding" });
+    page.put("forwarded_key", if guard.forwarded_key == ForwardedKey::Operation { "operation" } else { "window" });
 }
 
 /// What becomes of operations whose outcome is not known, and while the store is away.
@@ -120,6 +131,8 @@ fn scope(scope: &Scope) -> String {
         Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
         Scope::Authorization => "{ authorization: hash }".to_owned(),
         Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
+        Scope::JwtClaim(pointer, _) => format!("{{ jwt_claim: {} }}", quoted(pointer)),
+        Scope::PathParameter(name) => format!("{{ path_parameter: {} }}", quoted(name)),
         Scope::All(parts) => {
             let parts: Vec<String> = parts.iter().map(self::scope).collect();
             format!("{{ all: [{}] }}", parts.join(", "))

@@ -1,6 +1,7 @@
 //! What each problem says to people. Codes, statuses and advice are in the table above it.
 
 use super::Problem;
+use crate::machine::Time;
 
 impl Problem {
     /// What has happened, and what its reader can do about it.
@@ -11,7 +12,9 @@ impl Problem {
             | Self::MethodRefused(detail)
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
-            | Self::ScopeMissing(detail) => detail.clone(),
+            | Self::ScopeMissing(detail)
+            | Self::ScopeInvalid(detail)
+            | Self::ScopeUnavailable(detail) => detail.clone(),
             Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
             Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.
@@ -33,20 +36,21 @@ impl Problem {
             }
             Self::MethodNotAllowed => "This path is the gateway's own, and answers GET.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
-            Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
+            Self::BodyTooLarge { limit } => format!("The body, or what it decodes to, is over this route's limit of {limit} bytes."),
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
             Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
             Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),
             Self::InFlight { .. } => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. }
-            | Self::TargetTooLong(detail)
+            Self::Duplicate { detail, expires, .. } => (*detail).to_owned() + &until(*expires),
+            Self::TargetTooLong(detail)
             | Self::HeadersTooLarge(detail)
             | Self::CodingRefused(detail)
             | Self::VersionRefused(detail) => (*detail).to_owned(),
-            Self::AlreadyExecuted { .. } => {
+            Self::AlreadyExecuted { expires, .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
+                    + &until(Some(*expires))
             }
             Self::OutcomeUnknown { .. } => {
                 "An earlier attempt may have taken effect. The operation is not repeated until that is known."
@@ -70,6 +74,12 @@ impl Problem {
             }
         }
     }
+}
+
+/// Until when something is remembered; nothing where that is not said.
+fn until(expires: Option<Time>) -> String {
+    let at = expires.and_then(Time::rfc3339);
+    at.map_or_else(String::new, |at| format!(" It is remembered until {at}."))
 }
 
 /// What became of a body that came to no end.
