@@ -18,8 +18,7 @@ use crate::{app, telemetry, tls};
 const MISCONFIGURED: u8 = 2;
 
 /// What scripts go by.
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 failed while running or ended by a second signal, 2 bad command line or configuration.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed while running or ended by a second signal (explain --diff: another request), 2 bad command line or configuration.";
 
 #[derive(Debug, Parser)]
 #[command(name = "oncegate", version, about, arg_required_else_help = true, after_help = EXIT_CODES)]
@@ -73,14 +72,16 @@ struct Demo {
 /// Parses this process's command line and does what it says.
 pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Serve(file) => with_config(&file, |loaded| serve(loaded, &file.config)),
-        Command::Check(file) => with_config(&file, |loaded| check(&loaded)).or_else(|error| Ok(misconfigured(&error))),
+        Command::Serve(file) => with_config(&file, |loaded| done(serve(loaded, &file.config))),
+        Command::Check(file) => {
+            with_config(&file, |loaded| done(check(&loaded))).or_else(|error| Ok(misconfigured(&error)))
+        }
         Command::Explain(given) => {
-            let explained = with_config(&given.file, |loaded| print(&explain::explain(&loaded.settings, &given)?));
+            let explained = with_config(&given.file, |loaded| explain(&loaded, &given));
             // What it cannot explain was not put right on the command line.
             explained.or_else(|error| Ok(misconfigured(&error)))
         }
-        Command::Backup(given) => with_config(&given.file, |loaded| backup(&loaded, &given)),
+        Command::Backup(given) => with_config(&given.file, |loaded| done(backup(&loaded, &given))),
         Command::Demo(demo) => app::demo(demo.once).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Schema => print(&format!("{:#}\n", config::schema())).map(|()| ExitCode::SUCCESS),
     };
@@ -88,6 +89,16 @@ pub fn run() -> ExitCode {
         complain(&format!("oncegate: {error:#}"));
         ExitCode::FAILURE
     })
+}
+
+fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+fn explain(loaded: &Loaded, given: &explain::Explain) -> anyhow::Result<ExitCode> {
+    let explained = explain::explain(&loaded.settings, given)?;
+    print(&explained.text)?;
+    Ok(if explained.yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints what is in force, if what it names can be used as well.
@@ -125,13 +136,13 @@ fn serve(loaded: Loaded, file: &Path) -> anyhow::Result<()> {
 }
 
 /// Loads the file, says what is wrong or odd about it, and goes on if it can be used.
-fn with_config(file: &ConfigFile, then: impl FnOnce(Loaded) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+fn with_config(file: &ConfigFile, then: impl FnOnce(Loaded) -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     match config::load(&file.config) {
         Ok(loaded) => {
             for warning in &loaded.warnings {
                 complain(&format!("warning: {warning}"));
             }
-            then(loaded).map(|()| ExitCode::SUCCESS)
+            then(loaded)
         }
         Err(errors) => {
             for error in &errors {

@@ -1,5 +1,6 @@
 //! `oncegate explain`: what the gateway would make of a request. Asks no store and no upstream.
 
+mod diff;
 mod fate;
 mod message;
 mod page;
@@ -29,11 +30,14 @@ pub(super) struct Explain {
     /// A file with the whole request: its request line, fields, an empty line, its body; `.http` files of editors too.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "url", "headers", "data", "data_file"])]
     request: Option<PathBuf>,
+    /// Two files with a request each: says whether the second counts as the first one again, and in what they differ. Exit code 0: it does, 1: it does not.
+    #[arg(long, num_args = 2, value_names = ["FIRST", "SECOND"], conflicts_with_all = ["request", "method", "url", "headers", "data", "data_file"])]
+    diff: Option<Vec<PathBuf>>,
     /// The method; by default GET, or POST with a body.
     #[arg(long, value_name = "METHOD")]
     method: Option<Method>,
     /// The target, such as `/orders?x=1`; with a host when routes ask for one, such as `http://api.example/orders`.
-    #[arg(long, value_name = "URL", required_unless_present = "request")]
+    #[arg(long, value_name = "URL", required_unless_present_any = ["request", "diff"])]
     url: Option<Uri>,
     /// A header, as `Name: value`; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
@@ -55,13 +59,26 @@ pub(super) struct Explain {
     json: bool,
 }
 
+/// What is said, and whether the answer to what was asked is yes.
+pub(super) struct Explained {
+    pub(super) text: String,
+    pub(super) yes: bool,
+}
+
 /// The explanation.
 ///
 /// # Errors
 /// When the arguments are no request. A request that would be refused is explained too.
-pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<String> {
-    let page = told(settings, &given.asked()?);
-    Ok(if given.json { format!("{:#}\n", page.json()) } else { page.text(given.full) })
+pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<Explained> {
+    let (page, yes) = match given.diff.as_deref() {
+        Some([first, second]) => {
+            let read = |path| asked(message::read(path)?, given.client_certificate.as_deref());
+            diff::compare(settings, [&read(first)?, &read(second)?], given.full || given.json)
+        }
+        _ => (told(settings, &given.asked()?), true),
+    };
+    let text = if given.json { format!("{:#}\n", page.json()) } else { page.text(given.full) };
+    Ok(Explained { text, yes })
 }
 
 fn told(settings: &Settings, asked: &Asked) -> Page {

@@ -21,7 +21,7 @@ fn settings(sources: Vec<Source>) -> Settings {
     }
 }
 
-fn by_header() -> Settings {
+pub(super) fn by_header() -> Settings {
     settings(vec![Source::Header(KEY)])
 }
 
@@ -29,7 +29,7 @@ fn by_json(pointer: &str) -> Source {
     Source::Json(pointer.to_owned())
 }
 
-fn request(fields: &[(&str, &str)], body: &str) -> Request {
+pub(super) fn request(fields: &[(&str, &str)], body: &str) -> Request {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
         headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());

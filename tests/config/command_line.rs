@@ -69,6 +69,7 @@ fn help_names_every_command_and_every_option_with_a_word_on_each() {
             &[
                 "--config <FILE>",
                 "--request <FILE>",
+                "--diff <FIRST> <SECOND>",
                 "--method <METHOD>",
                 "--url <URL>",
                 "-H, --header <HEADER>",

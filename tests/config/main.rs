@@ -7,6 +7,7 @@ mod command_line;
 mod decode;
 mod encryption;
 mod explain;
+mod explain_diff;
 mod key_age;
 mod operations;
 mod probe;

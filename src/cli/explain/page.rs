@@ -113,6 +113,14 @@ fn object(framed: &Framed) -> Value {
     object
 }
 
+/// A text for people, cut unless it is to be full.
+pub(super) fn cut(text: &str, full: bool) -> String {
+    if full || text.len() <= LONG {
+        return text.to_owned();
+    }
+    format!("{}… ({} bytes)", &text[..text.floor_char_boundary(CUT)], text.len())
+}
+
 /// Bytes as text where all of them can be seen, else as hex digits, with their number.
 pub(super) fn shown(bytes: &[u8], full: bool) -> String {
     let whole = printable(bytes);
