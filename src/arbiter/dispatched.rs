@@ -201,6 +201,7 @@ impl Entry {
             namespace: self.namespace,
             expires: self.expires,
             probe: None,
+            good_until: None,
         }
     }
 }
@@ -229,6 +230,7 @@ mod tests {
             namespace: NamespaceTag(5),
             expires: Time(expires),
             probe: None,
+            good_until: None,
         }
     }
 

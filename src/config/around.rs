@@ -1,5 +1,6 @@
 //! What stands around a guard in the file, for the checks across sections. It checks nothing itself.
 
+use super::tokens::Issuing;
 use super::upstreams::Upstream;
 use crate::gateway::Underscores;
 
@@ -12,4 +13,6 @@ pub(super) struct Around<'a> {
     pub(super) buffered_bodies: Option<usize>,
     /// What becomes of request fields with an underscore in their name.
     pub(super) underscores: Option<Underscores>,
+    /// The tokens that gateways issue.
+    pub(super) tokens: &'a Issuing,
 }

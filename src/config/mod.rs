@@ -28,6 +28,7 @@ mod schema;
 mod scope;
 mod sentinels;
 mod show;
+mod tokens;
 mod tree;
 mod upstreams;
 mod values;

@@ -2,6 +2,7 @@
 
 mod guard;
 mod store;
+mod tokens;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub fn show(settings: &Settings) -> String {
             page.put("max_wait", span_text(operations.max_wait));
         });
     }
+    tokens::show_tokens(&mut page, settings);
     page.section("reload", |page| page.put("watch", settings.watch));
     page.section("log", |page| {
         let format = match settings.log.format {

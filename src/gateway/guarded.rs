@@ -83,7 +83,8 @@ impl Gateway {
                 }
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
+            // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
+            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival) => {
                 self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),
@@ -162,6 +163,11 @@ impl Gateway {
             }
         }
         Err(refused(arrival, error))
+    }
+
+    /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
+    fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
+        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now()).is_none()
     }
 
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.

@@ -21,6 +21,7 @@ mod routes;
 mod settings;
 mod tally;
 mod target;
+mod tokens;
 mod upgrade;
 mod word;
 
@@ -225,11 +226,14 @@ impl Gateway {
         let page = cors.map(|cors| (cors, origin.as_ref()));
         let refused = answer.is_err();
         let (mut response, verdict) = match answer {
-            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
+            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued))) => {
+                (response, verdict)
+            }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
-        if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
+        let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
+        if unread && client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -258,6 +262,9 @@ impl Gateway {
         let asked = |operations| Question::of(operations, &head, &target, client, trusted);
         if let Some(question) = settings.operations.as_ref().and_then(asked) {
             return self.tell_operation(question, tally).await;
+        }
+        if self.issues_at(head.uri.path()) {
+            return self.issue_token(tokens::Wish { head: &head, target: &target, client, trusted }, tally).await;
         }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;

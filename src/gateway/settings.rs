@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// The path where clients get tokens; none: there are none.
+    pub tokens: Option<String>,
 }
 
 /// Where clients may ask what became of their operations.

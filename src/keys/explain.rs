@@ -3,7 +3,8 @@
 use super::fingerprint::{self, BodyForm};
 use super::frame::{hex, print};
 use super::source::Body;
-use super::{Refusal, Request, Settings, derive, scope, source};
+use super::token::Token;
+use super::{Refusal, Request, Settings, Source, derive, scope, source};
 use crate::machine::{OperationId, Print, Probe};
 
 /// The pieces of a request's identity.
@@ -71,6 +72,10 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
 
 fn key_piece(part: &source::Part<'_>) -> Piece {
     let value = match &part.value {
+        // Whoever has the whole of it can use it.
+        source::Value::Text(text) if matches!(part.source, Source::Token(_)) => {
+            Token::read(text).map_or_else(String::new, |token| format!("number {}", hex(&token.number)))
+        }
         source::Value::Text(text) | source::Value::Number(text) => text.clone(),
         source::Value::Digest(digest) => hex(digest),
     };

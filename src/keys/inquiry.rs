@@ -4,14 +4,14 @@ use http::HeaderMap;
 
 use super::path::escaped;
 use super::source::{self, Found};
-use super::{Refusal, Settings, Source, check_names, dated, operation, scope};
+use super::{Refusal, Settings, Source, check_names, dated, issued, operation, scope};
 use crate::machine::Inquiry;
 use crate::wire::Certificate;
 
 impl Settings {
-    /// Where keys come from that clients make themselves: the first header or query parameter of the sources.
+    /// Where keys come from that clients have in hand: the first header, query parameter or token of the sources.
     pub fn client_made(&self) -> Option<&Source> {
-        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_)))
+        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_) | Source::Token(_)))
     }
 }
 
@@ -33,8 +33,11 @@ pub fn inquire(
     let parts = vec![source::named(source, key).map_err(invalid)?];
     let scope = scope::values(&settings.scope, headers, certificate)?;
     let operation = operation(&settings.namespace, &scope, &parts);
-    let made = dated::made(settings, &Found::Key(parts))?;
-    Ok(Inquiry { operation, credentials: scope::credentials(settings, headers), made })
+    let found = Found::Key(parts);
+    let made = dated::made(settings, &found)?;
+    let issued = issued::recognise(settings, &found, &scope)?;
+    let validities = issued.iter().flat_map(|issued| issued.spans).collect();
+    Ok(Inquiry { operation, credentials: scope::credentials(settings, headers), made, validities })
 }
 
 /// The bytes that a segment stands for; none when an escape is malformed. A plus is a plus.

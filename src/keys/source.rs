@@ -98,6 +98,7 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
 pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderName> {
     sources.iter().flat_map(leaves).filter_map(|leaf| match leaf {
         Source::Header(name) => Some(name),
+        Source::Token(tokens) => Some(&tokens.header),
         _ => None,
     })
 }
@@ -106,7 +107,10 @@ pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderNa
 fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
     let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
     for source in leaves(source) {
-        let look = look(source, view).map_err(|what| Refusal::KeyInvalid(format!("The key ({source}) {what}.")))?;
+        let look = look(source, view).map_err(|what| match source {
+            Source::Token(_) => Refusal::TokenInvalid(format!("The key ({source}) {what}.")),
+            _ => Refusal::KeyInvalid(format!("The key ({source}) {what}.")),
+        })?;
         match look {
             Look::Here(value) => parts.push(Part { source, value }),
             Look::Absent => absent = true,
@@ -125,6 +129,7 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
+        (Source::Token(tokens), _) => header::key(view.headers, &tokens.header)?.map(Value::Text),
         (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
         (Source::Json(_) | Source::Form(_) | Source::Fingerprint, None) => return Ok(Look::NeedsBody),
         (Source::Json(pointer), Some(body)) => body.json_value(pointer)?,
@@ -156,7 +161,7 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
 /// The part that a source would give for a key, if this is one of its kind.
 pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
     let value = match source {
-        Source::Header(_) => Value::Text(header::printable(&key)?),
+        Source::Header(_) | Source::Token(_) => Value::Text(header::printable(&key)?),
         _ => text(utf8(key)?)?,
     };
     Ok(Part { source, value })
@@ -234,6 +239,8 @@ impl Source {
             Self::Json(pointer) => ("JSON pointer", pointer),
             Self::Form(name) => ("form field", name),
             Self::All(_) => ("all", ""),
+            // Which field carries it is no part of what it names.
+            Self::Token(_) => ("token", ""),
             Self::Fingerprint => ("fingerprint", ""),
         }
     }
@@ -245,7 +252,7 @@ impl Source {
             Self::Query(_) => "query",
             Self::Json(_) => "json",
             Self::Form(_) => "form",
-            Self::Header(_) | Self::All(_) | Self::Fingerprint => kind,
+            Self::Header(_) | Self::All(_) | Self::Token(_) | Self::Fingerprint => kind,
         };
         (kind, name)
     }
@@ -272,6 +279,9 @@ impl fmt::Display for Source {
                 let join = if at == 0 { "" } else { " with " };
                 write!(f, "{join}{part}")
             });
+        }
+        if let Self::Token(tokens) = self {
+            return write!(f, "token in {}", tokens.header);
         }
         let (kind, name) = self.label();
         f.write_str(kind)?;

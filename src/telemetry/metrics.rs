@@ -58,6 +58,7 @@ pub struct RouteMetrics {
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
     outcome_headers_unclear: IntCounter,
+    tokens_issued: IntCounter,
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
@@ -85,6 +86,7 @@ struct Families {
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
     outcome_headers_unclear: IntCounterVec,
+    tokens_issued: IntCounterVec,
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
@@ -308,6 +310,11 @@ impl RouteMetrics {
         self.outcome_headers_unclear.get() == 1
     }
 
+    /// A client got a token.
+    pub fn token_issued(&self) {
+        self.tokens_issued.inc();
+    }
+
     /// An attempt began (1) or ended (-1).
     pub fn attempts_running(&self, change: i64) {
         self.in_flight.add(change);
@@ -343,6 +350,7 @@ impl Families {
                 "Fields of the upstream's own word on an operation that cannot be made out.",
                 &["route"],
             )?,
+            tokens_issued: counter("tokens_issued_total", "Single-use tokens that clients got.", &["route"])?,
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
@@ -364,6 +372,7 @@ impl Families {
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
             outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),
+            tokens_issued: self.tokens_issued.with_label_values(&[name]),
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),

@@ -11,6 +11,7 @@ impl Problem {
             | Self::MethodRefused(detail)
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
+            | Self::TokenInvalid(detail)
             | Self::ScopeMissing(detail) => detail.clone(),
             Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
             Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
@@ -31,7 +32,14 @@ impl Problem {
                  long ago."
                     .to_owned()
             }
-            Self::MethodNotAllowed => "This path is the gateway's own, and answers GET.".to_owned(),
+            Self::TokenExpired => {
+                "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. Get a new one if \
+                 the operation is still wanted."
+                    .to_owned()
+            }
+            Self::MethodNotAllowed { allow } => {
+                format!("This path is the gateway's own, and takes {}.", allow.to_str().unwrap_or_default())
+            }
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
             Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),

@@ -25,8 +25,8 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
-            Self::MethodNotAllowed => {
-                headers.insert(ALLOW, marks::LOOKING);
+            Self::MethodNotAllowed { allow } => {
+                headers.insert(ALLOW, allow.clone());
             }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
@@ -45,6 +45,8 @@ impl Problem {
             | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
+            | Self::TokenInvalid(_)
+            | Self::TokenExpired
             | Self::ScopeMissing(_)
             | Self::KeyExpired
             | Self::OperationUnknown
