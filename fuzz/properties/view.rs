@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use oncegate::keys::{
-    Explanation, FingerprintSettings, Missing, Refusal, Request, Scope, Settings, Source, check_head, explain,
+    Caller, Explanation, FingerprintSettings, Missing, Refusal, Request, Scope, Settings, Source, check_head, explain,
 };
 
 /// A POST with nothing but a body of this type.
@@ -20,7 +20,7 @@ pub(super) fn post(content_type: &str, body: &[u8]) -> Request {
         query: None,
         raw_path: "/orders".to_owned(),
         headers,
-        certificate: None,
+        caller: Caller::default(),
         body: Bytes::copy_from_slice(body),
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn seen_without(request: &Request, ignored: FingerprintSettings) -> E
 /// The key that a source finds, after the head alone was asked too: it may refuse only what is refused in the end.
 pub(super) fn key(source: &Source, request: &Request) -> Result<String, Refusal> {
     let settings = settings(Some(source.clone()), FingerprintSettings::default());
-    let head = check_head(&settings, &request.headers, request.query.as_deref(), None);
+    let head = check_head(&settings, &request.headers, request.query.as_deref(), &request.caller);
     let whole = explain(&settings, request);
     if let Err(refusal) = &head {
         assert_eq!(Some(refusal), whole.as_ref().err());

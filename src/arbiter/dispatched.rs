@@ -1,10 +1,13 @@
 //! What this gateway has dispatched and not released, exactly and within a bound: what a store is measured by that has
 //! perhaps lost records. It is no cache: it knows of no answer, and lets nobody act.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::collections::hash_map::{self, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use foldhash::fast::RandomState;
 
 use crate::machine::{AttemptId, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
 use crate::telemetry::Metrics;
@@ -16,6 +19,8 @@ const SHARDS: usize = 16;
 const MARGIN: Duration = Duration::from_secs(1);
 /// Expired entries that a new one clears away: more than the one that it adds.
 const RECLAIMED: usize = 2;
+/// So many places that operations have left may stand in the order beside as many as there are operations.
+const SLACK: usize = 64;
 
 /// Operations whose records have to be in the store.
 pub struct Dispatched {
@@ -26,9 +31,16 @@ pub struct Dispatched {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<OperationId, Entry>,
-    /// The same in the order in which they expire: those that expire first make room.
-    expiries: BTreeSet<(Time, OperationId)>,
+    entries: HashMap<OperationId, Entry, RandomState>,
+    expiries: Expiries,
+}
+
+/// Operations in the order in which their records expire, to the second: those that expire first make room. An operation
+/// is filed when its attempt has ended, and may stand in a place that it has left since.
+#[derive(Default)]
+struct Expiries {
+    by_second: BTreeMap<u64, Vec<OperationId>>,
+    filed: usize,
 }
 
 /// What a record has to say to stand for an operation again, but for its outcome, and for the question to the upstream,
@@ -77,16 +89,32 @@ impl Dispatched {
 
     /// An attempt is about to be dispatched under this record, or goes on under it.
     pub(super) fn begin(&self, id: &OperationId, record: &Record, now: Time) {
-        let entry = Entry::of(record);
-        let most = self.most.load(Ordering::Relaxed);
         let mut shard = self.shard(id);
-        shard.forget(id);
+        shard.entries.remove(id);
+        self.put(shard, id, record, now);
+    }
+
+    /// The same for a first attempt, unless something is known of the operation already: then that comes back.
+    pub(super) fn begin_unknown(&self, id: &OperationId, record: &Record, now: Time) -> Option<Known> {
+        let shard = self.shard(id);
+        let known = shard.live(id, now);
+        if known.is_none() {
+            self.put(shard, id, record, now);
+        }
+        known
+    }
+
+    fn put(&self, mut shard: MutexGuard<'_, Shard>, id: &OperationId, record: &Record, now: Time) {
         shard.reclaim(now);
-        if most > 0 {
-            // Rounded up, so that a small bound still leaves each shard a place.
-            let dropped = shard.make_room(most.div_ceil(SHARDS));
-            shard.put(*id, entry);
-            drop(shard);
+        // Rounded up, so that a small bound still leaves each shard a place.
+        let most = self.most.load(Ordering::Relaxed).div_ceil(SHARDS);
+        if most == 0 {
+            return;
+        }
+        let dropped = shard.make_room(most);
+        shard.put(*id, Entry::of(record));
+        drop(shard);
+        if dropped > 0 {
             self.metrics.kept().dispatched_dropped(dropped);
         }
     }
@@ -98,24 +126,27 @@ impl Dispatched {
 
     /// The operation's record stays until then, whoever's attempt it speaks of. This attempt has ended.
     pub(super) fn stays(&self, id: &OperationId, attempt: AttemptId, until: Time) {
-        let mut shard = self.shard(id);
-        if let Some(entry) = shard.forget(id) {
-            let running = entry.running && entry.fence.attempt != attempt;
-            shard.put(*id, Entry { expires: until, running, ..entry });
-        }
+        self.shard(id).change(id, |entry| {
+            entry.running &= entry.fence.attempt != attempt;
+            entry.expires = until;
+        });
     }
 
     /// This attempt has ended, whatever became of it.
     pub(super) fn ended(&self, id: &OperationId, attempt: AttemptId) {
-        if let Some(entry) = self.shard(id).of(id, attempt) {
-            entry.running = false;
-        }
+        self.shard(id).change(id, |entry| entry.running &= entry.fence.attempt != attempt);
     }
 
     /// This attempt's record is gone, or may go, and rightly so. Says whether it was known.
     pub(super) fn forget(&self, id: &OperationId, attempt: AttemptId) -> bool {
         let mut shard = self.shard(id);
-        shard.of(id, attempt).is_some() && shard.forget(id).is_some()
+        match shard.entries.entry(*id) {
+            hash_map::Entry::Occupied(entry) if entry.get().fence.attempt == attempt => {
+                entry.remove();
+                true
+            }
+            _ => false,
+        }
     }
 
     fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
@@ -134,29 +165,36 @@ impl Shard {
         Some(Known { record: entry.record(), running: entry.running })
     }
 
-    fn of(&mut self, id: &OperationId, attempt: AttemptId) -> Option<&mut Entry> {
-        self.entries.get_mut(id).filter(|entry| entry.fence.attempt == attempt)
-    }
-
     fn put(&mut self, id: OperationId, entry: Entry) {
-        self.expiries.insert((entry.expires, id));
         self.entries.insert(id, entry);
+        if !entry.running {
+            self.file(id, entry.expires);
+        }
     }
 
-    fn forget(&mut self, id: &OperationId) -> Option<Entry> {
-        let entry = self.entries.remove(id)?;
-        self.expiries.remove(&(entry.expires, *id));
-        Some(entry)
+    /// Changes what is known of an operation. It is filed anew where that has moved it.
+    fn change(&mut self, id: &OperationId, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let before = (entry.running, entry.expires);
+        change(entry);
+        let (running, expires) = (entry.running, entry.expires);
+        if !running && before != (running, expires) {
+            self.file(*id, expires);
+        }
+    }
+
+    fn file(&mut self, id: OperationId, expires: Time) {
+        self.expiries.file(id, expires);
+        if self.expiries.filed > 2 * self.entries.len() + SLACK {
+            self.expiries = Expiries::of(self.entries.iter().filter(|(_, entry)| !entry.running));
+        }
     }
 
     fn reclaim(&mut self, now: Time) {
         for _ in 0..RECLAIMED {
-            match self.expiries.first() {
-                Some((expires, id)) if *expires <= now => {
-                    let id = *id;
-                    self.forget(&id);
-                }
-                _ => return,
+            match second_of(now).checked_sub(1).and_then(|over| self.expiries.pop(over)) {
+                Some((second, id)) => drop(self.drop_filed(second, id)),
+                None => return,
             }
         }
     }
@@ -164,14 +202,54 @@ impl Shard {
     /// Leaves a place free. Returns how many had to go for it.
     fn make_room(&mut self, most: usize) -> u64 {
         let mut dropped = 0;
-        while self.entries.len() >= most
-            && let Some((_, id)) = self.expiries.pop_first()
-        {
-            self.entries.remove(&id);
-            dropped += 1;
+        while self.entries.len() >= most {
+            match self.expiries.pop(u64::MAX) {
+                Some((second, id)) => dropped += u64::from(self.drop_filed(second, id)),
+                // Only attempts that run are left.
+                None => self.expiries = Expiries::of(self.entries.iter()),
+            }
         }
         dropped
     }
+
+    /// Drops an operation if it still stands in this place.
+    fn drop_filed(&mut self, second: u64, id: OperationId) -> bool {
+        match self.entries.entry(id) {
+            hash_map::Entry::Occupied(entry) if second_of(entry.get().expires) == second => {
+                entry.remove();
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Expiries {
+    fn of<'a>(entries: impl Iterator<Item = (&'a OperationId, &'a Entry)>) -> Self {
+        let mut expiries = Self::default();
+        entries.for_each(|(id, entry)| expiries.file(*id, entry.expires));
+        expiries
+    }
+
+    fn file(&mut self, id: OperationId, expires: Time) {
+        self.by_second.entry(second_of(expires)).or_default().push(id);
+        self.filed += 1;
+    }
+
+    /// Takes one out of those that expire in the first second, if that is not after `last`.
+    fn pop(&mut self, last: u64) -> Option<(u64, OperationId)> {
+        let mut first = self.by_second.first_entry().filter(|first| *first.key() <= last)?;
+        let (second, popped) = (*first.key(), first.get_mut().pop());
+        if first.get().is_empty() {
+            first.remove();
+        }
+        self.filed -= 1;
+        Some((second, popped?))
+    }
+}
+
+fn second_of(time: Time) -> u64 {
+    time.0 / 1_000
 }
 
 impl Entry {
@@ -270,7 +348,6 @@ mod tests {
         assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(20_000), running: false }));
         set.forget(&id(1), ATTEMPT);
         assert_eq!(set.known(&id(1), NOW), None);
-        assert!(lock(&set.shards[0]).expiries.is_empty());
     }
 
     #[test]
@@ -278,7 +355,9 @@ mod tests {
         let set = set(SHARDS * 10);
         for number in 0..20 {
             // The later ones expire first.
-            set.begin(&id(number), &record(100_000 - u64::from(number)), NOW);
+            let until = Time(100_000 - u64::from(number) * 1_000);
+            set.begin(&id(number), &record(200_000), NOW);
+            set.stays(&id(number), ATTEMPT, until);
         }
         assert_eq!(set.len(), 10);
         assert!((0..9).all(|number| set.known(&id(number), NOW).is_some()));
@@ -294,8 +373,48 @@ mod tests {
         for number in 0..1_000 {
             let now = Time(NOW.0 + u64::from(number) * 1_000);
             set.begin(&id(number), &record(now.0 + 5_000), now);
+            set.ended(&id(number), ATTEMPT);
         }
         assert!(set.len() < 10, "{} where five live", set.len());
         assert!(!dropped(&set));
+    }
+
+    #[test]
+    fn what_runs_goes_last_and_its_number_is_bounded_too() {
+        let set = set(SHARDS * 10);
+        for number in 0..8 {
+            set.begin(&id(number), &record(20_000), NOW);
+        }
+        for number in 100..200 {
+            set.begin(&id(number), &record(90_000), NOW);
+            set.stays(&id(number), ATTEMPT, Time(u64::MAX));
+        }
+        assert!((0..8).all(|number| set.known(&id(number), NOW).is_some_and(|known| known.running)));
+        for number in 200..300 {
+            set.begin(&id(number), &record(u64::MAX), NOW);
+        }
+        assert_eq!(set.len(), 10);
+        assert!(set.known(&id(299), NOW).is_some());
+    }
+
+    #[test]
+    fn an_operation_that_moves_often_takes_no_more_room() {
+        let set = set(SHARDS * 10);
+        for turn in 0..10_000 {
+            set.begin(&id(1), &record(90_000 + turn * 1_000), NOW);
+            set.ended(&id(1), ATTEMPT);
+        }
+        assert!(lock(&set.shards[0]).expiries.filed <= SLACK + 3);
+        assert!(!dropped(&set));
+    }
+
+    #[test]
+    fn a_first_attempt_begins_where_nothing_is_known() {
+        let set = set(1_000);
+        assert_eq!(set.begin_unknown(&id(1), &record(60_000), NOW), None);
+        let known = set.begin_unknown(&id(1), &record(70_000), NOW);
+        assert_eq!(known, Some(Known { record: record(60_000), running: true }));
+        assert_eq!(set.begin_unknown(&id(1), &record(70_000), Time(59_000)), None, "that one is over");
+        assert_eq!(set.known(&id(1), NOW), Some(Known { record: record(70_000), running: true }));
     }
 }

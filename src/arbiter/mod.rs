@@ -261,10 +261,15 @@ impl Arbiter {
             // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
             return Err(begun_elsewhere(id));
         }
-        match dispatched.known(id, now).filter(|_| expect == Expect::Absent) {
+        let known = if expect == Expect::Absent {
+            dispatched.begin_unknown(id, claim, now)
+        } else {
+            dispatched.begin(id, claim, now);
+            None
+        };
+        match known {
             None => {
                 pending.answered();
-                dispatched.begin(id, claim, now);
                 Ok(Written::Done)
             }
             Some(known) if known.running => {

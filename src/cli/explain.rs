@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Mode, Place, Problem, Route, Routes, Target, check_fields};
-use crate::keys::{self, BodyForm, Explanation, Piece};
+use crate::keys::{self, BodyForm, Caller, Explanation, Piece};
 use crate::tls::pem;
 use crate::wire::Certificate;
 
@@ -73,7 +73,7 @@ pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<St
         line(&mut page, "guard", "none: every request goes to the upstream");
         return Ok(page);
     };
-    page.push_str(&guarded(settings, guard, &target.request(&head, body, given.certificate()?.as_ref()))?);
+    page.push_str(&guarded(settings, guard, &target.request(&head, body, given.caller()?))?);
     Ok(page)
 }
 
@@ -180,10 +180,10 @@ impl Explain {
         Ok(request.uri(target).body(())?.into_parts().0)
     }
 
-    fn certificate(&self) -> anyhow::Result<Option<Certificate>> {
-        let Some(path) = &self.client_certificate else { return Ok(None) };
+    fn caller(&self) -> anyhow::Result<Caller> {
+        let Some(path) = &self.client_certificate else { return Ok(Caller::default()) };
         let shown = pem::certificates(path, &pem::read(path)?)?;
-        Ok(shown.first().map(Certificate::of))
+        Ok(Caller { certificate: shown.first().map(Certificate::of) })
     }
 
     fn method(&self) -> Method {

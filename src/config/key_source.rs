@@ -49,11 +49,7 @@ one_of! {
 }
 
 /// Translates a route's sources.
-pub(super) fn compile(
-    list: &At<Vec<Field<KeySource>>>,
-    tokens: &Issuing,
-    report: &mut Report,
-) -> Option<Vec<Source>> {
+pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, tokens: &Issuing, report: &mut Report) -> Option<Vec<Source>> {
     not_empty(&list.place, list.value.is_empty(), "`{ header: Idempotency-Key }`", report);
     let sources: Vec<_> = list.value.iter().map(|field| key_source(field.at()?, false, tokens, report)).collect();
     let always = list.value.iter().position(|field| matches!(field.value(), Some(KeySource::Fingerprint(_))));

@@ -16,7 +16,7 @@ use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
-use crate::keys::{self, Named};
+use crate::keys::{self, Caller, Named};
 use crate::machine::{Arrival, Duplicate, Ending};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -42,12 +42,13 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        if let Err(refusal) = self.check_head(guard, routed, &head) {
-            if shadow {
+        let caller = match self.check_head(guard, routed, &head) {
+            Ok(caller) => caller,
+            Err(_) if shadow => {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
             }
-            return Err(refusal);
-        }
+            Err(refusal) => return Err(refusal),
+        };
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
         let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
@@ -62,8 +63,7 @@ impl Gateway {
             Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
-        let certificate = routed.client.certificate.as_ref();
-        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), certificate)) {
+        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
             Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
@@ -84,31 +84,20 @@ impl Gateway {
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
             // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
-            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival) => {
+            Err(Problem::StoreUnavailable)
+                if guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival) =>
+            {
                 self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),
         }
     }
 
-    /// Refuses what the head alone shows to be refused.
-    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<(), Problem> {
-        self.check_trust(guard, routed.trusted)?;
-        let certificate = routed.client.certificate.as_ref();
-        Ok(keys::check_head(&guard.keys, &head.headers, head.uri.query(), certificate)?)
-    }
-
-    /// Refuses a scope's word from a peer who cannot give it.
-    pub(super) fn check_trust(&self, guard: &Guard, trusted: bool) -> Result<(), Problem> {
-        if let Some(name) = guard.keys.scope.trusted_header()
-            && !trusted
-            && !self.shared.settings.trusted_proxies.is_empty()
-        {
-            let detail =
-                format!("The scope's header {name} is taken from trusted proxies only, and this peer is none.");
-            return Err(Problem::ScopeMissing(detail));
-        }
-        Ok(())
+    /// Who sends it, unless the head alone shows that it is refused.
+    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+        let caller = self.caller(guard, routed.client, routed.trusted)?;
+        keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
+        Ok(caller)
     }
 
     /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.

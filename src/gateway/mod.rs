@@ -3,6 +3,7 @@
 mod again;
 mod attempt;
 mod body;
+mod caller;
 mod cors;
 mod duplicate;
 mod fields;

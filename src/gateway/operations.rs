@@ -105,16 +105,15 @@ impl Gateway {
             (Some(found), None, _) => Ok(found),
             (None, _, Some(_)) => Err(refused(format!("There is no route of this name {what}."))),
             (None, _, None) => Err(refused(format!("There is no route {what}."))),
-            (Some(_), Some(_), _) => Err(refused(format!(
-                "There are several routes {what}: say which is meant, by `?route=` and its name."
-            ))),
+            (Some(_), Some(_), _) => {
+                Err(refused(format!("There are several routes {what}: say which is meant, by `?route=` and its name.")))
+            }
         }
     }
 
     fn inquiry(&self, guard: &Guard, asked: &Question<'_>) -> Result<Inquiry, Problem> {
-        self.check_trust(guard, asked.trusted)?;
-        let certificate = asked.client.certificate.as_ref();
-        Ok(keys::inquire(&guard.keys, asked.key, &asked.head.headers, certificate)?)
+        let caller = self.caller(guard, asked.client, asked.trusted)?;
+        Ok(keys::inquire(&guard.keys, asked.key, &asked.head.headers, &caller)?)
     }
 
     /// The record; of an attempt that runs, after it has ended or the client's patience has.

@@ -8,8 +8,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, Version, request};
 
 use super::problem::Problem;
-use crate::keys::{self, path};
-use crate::wire::Certificate;
+use crate::keys::{self, Caller, path};
 
 /// Whether requests with this method are taken at all: CONNECT asks for a tunnel, and TRACE would show the client what
 /// proxies before us have added. `post` is not `POST`, so it would miss the guard of `POST`; yet some servers take one
@@ -58,7 +57,7 @@ impl Target {
     }
 
     /// The request as keys and fingerprints look at it.
-    pub fn request(&self, head: &request::Parts, body: Bytes, certificate: Option<&Certificate>) -> keys::Request {
+    pub fn request(&self, head: &request::Parts, body: Bytes, caller: Caller) -> keys::Request {
         keys::Request {
             method: head.method.clone(),
             authority: self.authority.clone(),
@@ -66,7 +65,7 @@ impl Target {
             query: head.uri.query().map(str::to_owned),
             raw_path: head.uri.path().to_owned(),
             headers: head.headers.clone(),
-            certificate: certificate.cloned(),
+            caller,
             body,
         }
     }

@@ -61,11 +61,10 @@ impl Gateway {
     }
 
     async fn token(&self, guard: &Guard, wish: &Wish<'_>) -> Result<Response<Body>, Problem> {
-        self.check_trust(guard, wish.trusted)?;
+        let caller = self.caller(guard, wish.client, wish.trusted)?;
         // All gateways go by the store's time, never by their own.
         let now = self.arbiter.time().await.map_err(|error| Problem::from(&error))?;
-        let certificate = wish.client.certificate.as_ref();
-        let (token, expires) = keys::issue(&guard.keys, &wish.head.headers, certificate, now, rand::random())?;
+        let (token, expires) = keys::issue(&guard.keys, &wish.head.headers, &caller, now, rand::random())?;
         let told = json!({ "token": token, "expires_at": expires.rfc3339() });
         let mut response = answer(StatusCode::CREATED, Body::whole(told.to_string().into()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

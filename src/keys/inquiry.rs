@@ -4,9 +4,8 @@ use http::HeaderMap;
 
 use super::path::escaped;
 use super::source::{self, Found};
-use super::{Refusal, Settings, Source, check_names, dated, issued, operation, scope};
+use super::{Caller, Refusal, Settings, Source, check_names, dated, issued, operation, scope};
 use crate::machine::Inquiry;
-use crate::wire::Certificate;
 
 impl Settings {
     /// Where keys come from that clients have in hand: the first header, query parameter or token of the sources.
@@ -16,22 +15,17 @@ impl Settings {
 }
 
 /// Names the operation that a client would name by this key, as a segment of a path spells it, in a request with these
-/// fields.
+/// fields of this caller.
 ///
 /// # Errors
 /// When the key is none, or the scope's value is missing.
-pub fn inquire(
-    settings: &Settings,
-    segment: &str,
-    headers: &HeaderMap,
-    certificate: Option<&Certificate>,
-) -> Result<Inquiry, Refusal> {
+pub fn inquire(settings: &Settings, segment: &str, headers: &HeaderMap, caller: &Caller) -> Result<Inquiry, Refusal> {
     let invalid = |what: &str| Refusal::KeyInvalid(format!("The key in the path {what}."));
     check_names(settings, headers)?;
     let source = settings.client_made().ok_or_else(|| invalid("is none that a client makes"))?;
     let key = unescaped(segment).ok_or_else(|| invalid("has a malformed escape"))?;
     let parts = vec![source::named(source, key).map_err(invalid)?];
-    let scope = scope::values(&settings.scope, headers, certificate)?;
+    let scope = scope::values(&settings.scope, headers, caller)?;
     let operation = operation(&settings.namespace, &scope, &parts);
     let found = Found::Key(parts);
     let made = dated::made(settings, &found)?;

@@ -7,9 +7,8 @@ use super::frame::hex;
 use super::header;
 use super::source::{Found, Value};
 use super::token::{Bound, Token, Tokens};
-use super::{Refusal, Settings, Source, check_names, scope};
+use super::{Caller, Refusal, Settings, Source, check_names, scope};
 use crate::machine::{Arrival, Time, Validity};
-use crate::wire::Certificate;
 
 /// A token that was issued here, for this route and caller.
 pub(super) struct Issued {
@@ -70,12 +69,12 @@ impl Issued {
 pub fn issue(
     settings: &Settings,
     headers: &HeaderMap,
-    certificate: Option<&Certificate>,
+    caller: &Caller,
     now: Time,
     number: [u8; 16],
 ) -> Result<(String, Time), Refusal> {
     check_names(settings, headers)?;
-    let scope = scope::values(&settings.scope, headers, certificate)?;
+    let scope = scope::values(&settings.scope, headers, caller)?;
     let bound = Bound::new(&settings.namespace, &scope);
     let issued = settings.tokens().and_then(|tokens| tokens.issue(&bound, now, number));
     issued.ok_or_else(|| Refusal::TokenInvalid("No tokens are issued for this route.".to_owned()))
@@ -105,14 +104,10 @@ pub(super) fn recognise(
 }
 
 /// What is in the token that a request brings; none when there is nothing of its form, or the caller is not known.
-pub fn token_parts(
-    settings: &Settings,
-    headers: &HeaderMap,
-    certificate: Option<&Certificate>,
-) -> Option<TokenParts> {
+pub fn token_parts(settings: &Settings, headers: &HeaderMap, caller: &Caller) -> Option<TokenParts> {
     let tokens = settings.tokens()?;
     let token = Token::read(&header::key(headers, &tokens.header).ok()??)?;
-    let scope = scope::values(&settings.scope, headers, certificate).ok()?;
+    let scope = scope::values(&settings.scope, headers, caller).ok()?;
     let standing = if tokens.is_signed(&token, &Bound::new(&settings.namespace, &scope)) {
         TokenStanding::Good
     } else if tokens.knows(&token) {

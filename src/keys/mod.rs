@@ -1,5 +1,6 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
+mod caller;
 mod content;
 mod dated;
 mod explain;
@@ -23,6 +24,7 @@ mod token;
 
 use std::sync::Arc;
 
+pub use caller::Caller;
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
 pub use inquiry::inquire;
@@ -36,7 +38,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
-use crate::wire::Certificate;
 use frame::Frame;
 use issued::Issued;
 use probe::Filling;
@@ -57,8 +58,8 @@ pub struct Request {
     pub raw_path: String,
     /// The headers as sent.
     pub headers: HeaderMap,
-    /// The certificate by which the client has proven who it is.
-    pub certificate: Option<Certificate>,
+    /// Who sends it.
+    pub caller: Caller,
     /// The whole body.
     pub body: Bytes,
 }
@@ -116,13 +117,13 @@ pub fn check_head(
     settings: &Settings,
     headers: &HeaderMap,
     query: Option<&str>,
-    certificate: Option<&Certificate>,
+    caller: &Caller,
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
     dated::made(settings, &found)?;
-    let scope = scope::values(&settings.scope, headers, certificate)?;
+    let scope = scope::values(&settings.scope, headers, caller)?;
     issued::recognise(settings, &found, &scope).map(|_| ())
 }
 
@@ -196,10 +197,12 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     refuse_missing(settings, &found)?;
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
-    let scope = scope::values(&settings.scope, &request.headers, request.certificate.as_ref())?;
+    let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
     let issued = issued::recognise(settings, &found, &scope)?;
     let key = match found {
-        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made, issued }),
+        Found::Key(parts) => {
+            Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made, issued })
+        }
         Found::Absent | Found::NeedsBody => None,
     };
     Ok(Derived { key, scope })

@@ -7,7 +7,7 @@ use http::{
 
 use super::frame::{Frame, print, sha256};
 use super::header::{self, Line};
-use super::{CertificateName, Refusal, Scope, Settings};
+use super::{Caller, CertificateName, Refusal, Scope, Settings};
 use crate::machine::Print;
 use crate::wire::Certificate;
 
@@ -28,11 +28,7 @@ pub(super) struct Value<'a> {
 }
 
 /// The values that make a request's scope.
-pub(super) fn values<'a>(
-    scope: &'a Scope,
-    headers: &HeaderMap,
-    shown: Option<&Certificate>,
-) -> Result<Vec<Value<'a>>, Refusal> {
+pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap, caller: &Caller) -> Result<Vec<Value<'a>>, Refusal> {
     let mut values = Vec::new();
     for leaf in leaves(scope) {
         let (kind, name, bytes) = match leaf {
@@ -43,7 +39,9 @@ pub(super) fn values<'a>(
                 let value = header_value(headers, &AUTHORIZATION)?;
                 (CREDENTIALS, AUTHORIZATION.as_str(), sha256(&value).to_vec())
             }
-            Scope::ClientCertificate(name) => (CERTIFICATE, name.word(), certificate(shown, *name)?),
+            Scope::ClientCertificate(name) => {
+                (CERTIFICATE, name.word(), certificate(caller.certificate.as_ref(), *name)?)
+            }
             Scope::All(_) | Scope::None => continue,
         };
         values.push(Value { kind, name, bytes });
@@ -172,7 +170,7 @@ mod tests {
 
     fn hash(scope: &Scope, fields: &[(&str, &str)]) -> [u8; 32] {
         let mut frame = Frame::new("test");
-        frame_values(&mut frame, &values(scope, &headers(fields), None).unwrap());
+        frame_values(&mut frame, &values(scope, &headers(fields), &Caller::default()).unwrap());
         frame.finish()
     }
 
@@ -223,11 +221,11 @@ mod tests {
         ];
         for (scope, fields) in cases {
             assert!(
-                matches!(values(scope, &headers(fields), None), Err(Refusal::ScopeMissing(_))),
+                matches!(values(scope, &headers(fields), &Caller::default()), Err(Refusal::ScopeMissing(_))),
                 "{scope:?} {fields:?}"
             );
         }
-        assert!(values(&Scope::All(vec![Scope::None, header]), &headers(&[]), None).is_err());
+        assert!(values(&Scope::All(vec![Scope::None, header]), &headers(&[]), &Caller::default()).is_err());
     }
 
     #[test]
@@ -237,7 +235,8 @@ mod tests {
         let nameless = Certificate { subject: None, ..own.clone() };
         let bytes = |name, shown: Option<&Certificate>| {
             let scope = Scope::ClientCertificate(name);
-            values(&scope, &headers(&[]), shown).map(|values| values[0].bytes.clone())
+            let caller = Caller { certificate: shown.cloned() };
+            values(&scope, &headers(&[]), &caller).map(|values| values[0].bytes.clone())
         };
         for name in [CertificateName::Fingerprint, CertificateName::Subject] {
             assert!(matches!(bytes(name, None), Err(Refusal::ScopeMissing(_))));
@@ -254,6 +253,6 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others_and_over_lines() {
         let fields = headers(&[("cookie", "a=b; sid = x=y ;c=d"), ("cookie", "e=f")]);
-        assert_eq!(values(&Scope::Cookie("sid".to_owned()), &fields, None).unwrap()[0].bytes, b"x=y");
+        assert_eq!(values(&Scope::Cookie("sid".to_owned()), &fields, &Caller::default()).unwrap()[0].bytes, b"x=y");
     }
 }

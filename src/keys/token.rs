@@ -177,6 +177,5 @@ impl Token {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
-use crate::keys::{FingerprintSettings, Missing, Named, Request, Settings, identify};
+use crate::keys::{Caller, FingerprintSettings, Missing, Named, Request, Settings, identify};
 use crate::machine::Probe;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -54,7 +54,7 @@ fn request(path: &str, query: &str, fields: &[(&str, &[u8])], body: &str) -> Req
         query: Some(query.to_owned()),
         raw_path: path.to_owned(),
         headers,
-        certificate: None,
+        caller: Caller::default(),
         body: Bytes::copy_from_slice(body.as_bytes()),
     }
 }
