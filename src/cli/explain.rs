@@ -11,9 +11,11 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, request};
 use http_body_util::BodyExt;
 
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Mode, Place, Problem, Route, Routes, Target, check_fields};
-use crate::keys::{self, BodyForm, Caller, Explanation, Piece};
+use crate::keys::{self, BodyForm, Caller, Explanation, Piece, TokenParts, TokenStanding};
+use crate::machine::Time;
 use crate::tls::pem;
 use crate::wire::Certificate;
 
@@ -86,11 +88,34 @@ fn guarded(settings: &Settings, guard: &Guard, request: &keys::Request) -> anyho
         let problem = Problem::BodyTooLarge { limit: guard.request_body_limit };
         return Ok(page + &refused(settings, &problem)?);
     }
-    match keys::explain(&guard.keys, request) {
+    let acting = guard.clone().acting().keys;
+    if let Some(parts) = keys::token_parts(&acting, &request.headers, &request.caller) {
+        token(&mut page, guard, &parts);
+    }
+    match keys::explain(&acting, request) {
         Ok(explanation) => identity(&mut page, guard, &explanation),
         Err(refusal) => page.push_str(&refused(settings, &Problem::from(refusal))?),
     }
     Ok(page)
+}
+
+/// What is in the token, and how it stands to route and caller. Whether it was used, the store knows.
+fn token(page: &mut String, guard: &Guard, parts: &TokenParts) {
+    let time = |time: Time| time.rfc3339().unwrap_or_else(|| "no time".to_owned());
+    line(page, "token", &format!("number {}, signed by the key {}", parts.number, parts.key));
+    line(page, "token's time", &format!("{} to {}", time(parts.issued), time(parts.until)));
+    let standing = match parts.standing {
+        TokenStanding::UnknownKey => "no good: none of `tokens.secrets` is the one of its key".to_owned(),
+        TokenStanding::Foreign => format!(
+            "no good: it was issued for another namespace than {} or for another caller, or it was changed",
+            guard.keys.namespace
+        ),
+        TokenStanding::Good if parts.until <= Clock::wall() => {
+            "its time is over, by this machine's clock: 410, unless the store knows of its use".to_owned()
+        }
+        TokenStanding::Good => "issued for this route and this caller".to_owned(),
+    };
+    line(page, "token stands", &standing);
 }
 
 fn heading(settings: &Settings, route: &Route) -> String {

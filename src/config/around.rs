@@ -1,6 +1,6 @@
 //! What stands around a guard in the file, for the checks across sections. It checks nothing itself.
 
-use super::tokens::Issuing;
+use super::issuing::Issuing;
 use super::upstreams::Upstream;
 use crate::gateway::Underscores;
 

@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, journal, limits, operations, redis, routes, tokens, upstreams};
+use super::{encryption, front, journal, limits, operations, redis, routes, token_routes, tokens, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -30,7 +30,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     journal::check(file, report);
     let problem_types = problem_types(&file.problem_types, report);
     let operations = operations::compile(&file.operations, report);
-    tokens::check(file, report);
+    token_routes::check(file, report);
     let routes = routes?;
     Some(Settings {
         server: server?,

@@ -5,9 +5,9 @@ use serde_json::{Value as Json, json};
 
 use super::define::one_of;
 use super::finding::Report;
+use super::issuing::Issuing;
 use super::names::checked;
 use super::reader::{At, Field, Mapping, Schemas, Setting};
-use super::tokens::{self, Issuing};
 use super::tree::Node;
 use super::values::{Pointer, Text, not_empty};
 use crate::keys::Source;
@@ -56,7 +56,6 @@ pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, tokens: &Issuing, report
     if let Some(after) = always.and_then(|place| list.value.get(place + 1)).and_then(Field::at) {
         report.warn(&after.place, "is never asked: `fingerprint` before it always gives a key");
     }
-    tokens::beside_others(&list.value, report);
     sources.into_iter().collect()
 }
 

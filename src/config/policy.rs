@@ -6,10 +6,10 @@ use super::around::Around;
 use super::finding::Report;
 use super::key_age::Age;
 use super::key_source::KeySource;
-use super::probe;
 use super::reader::Field;
 use super::route::Idempotency;
 use super::values::span_text;
+use super::{probe, token_routes};
 use crate::keys;
 use crate::machine::Policy;
 
@@ -36,7 +36,7 @@ pub(super) fn compile(
         report.fault(&lease.place, message);
     }
     stated_retention(section, report);
-    around.tokens.outlived(section, report);
+    token_routes::outlived(around.tokens, section, report);
     let retention = section.retention.value().map(|span| span.0);
     // A doubt must outlive its key.
     let least = retention.zip(age).map(|(retention, age)| retention + age.slack());

@@ -1,23 +1,19 @@
-//! `tokens`: single-use tokens, as written and what they become, with the checks of the routes that take them. Says
-//! nothing of any secret.
+//! `tokens`: single-use tokens, as written and what they become. Says nothing of any secret, nor of routes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::HeaderName;
 use serde_json::{Value as Json, json};
 
 use super::define::section;
-use super::file::File;
-use super::finding::{Place, Report};
-use super::key_source::KeySource;
+use super::finding::Report;
+use super::issuing::Issuing;
 use super::names::checked;
 use super::operations::plain_path;
 use super::reader::{At, Field, Mapping, Need, Schemas, Setting, field_schema};
-use super::route::Idempotency;
 use super::tree::{Node, Value};
-use super::values::{DAY, SECOND, Span, Text, not_empty, span_text};
-use crate::keys::{self, TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey};
+use super::values::{DAY, SECOND, Span, Text, not_empty};
+use crate::keys::{self, TOKEN_SECRET_LEN, TokenKey};
 
 /// How many secrets there may be.
 const MOST: usize = 16;
@@ -61,14 +57,6 @@ impl Setting for Secret {
             { "type": "object", "additionalProperties": false, "properties": { "file": file }, "required": ["file"] },
         ] })
     }
-}
-
-/// What became of the section.
-pub(super) enum Issuing {
-    Absent,
-    /// Already reported.
-    Broken,
-    Ready(String, Arc<keys::Tokens>),
 }
 
 /// Translates it.
@@ -122,73 +110,4 @@ fn key(at: &At<Secret>, report: &mut Report) -> Option<TokenKey> {
         report.fault(place, message);
     }
     key
-}
-
-impl Issuing {
-    /// Where tokens are issued; none while the section cannot be used.
-    pub(super) fn path(&self) -> Option<Option<String>> {
-        match self {
-            Self::Absent => Some(None),
-            Self::Broken => None,
-            Self::Ready(path, _) => Some(Some(path.clone())),
-        }
-    }
-
-    /// What a route with token keys goes by.
-    pub(super) fn ready(&self, place: &Place, report: &mut Report) -> Option<Arc<keys::Tokens>> {
-        match self {
-            Self::Absent => {
-                report.fault(
-                    place,
-                    "needs the section `tokens`, such as `tokens: { secrets: [ \"${ONCEGATE_TOKEN_SECRET}\" ] }`",
-                );
-                None
-            }
-            Self::Broken => None,
-            Self::Ready(_, tokens) => Some(Arc::clone(tokens)),
-        }
-    }
-
-    /// The use of a token must not be forgotten as long as the token is good.
-    pub(super) fn outlived(&self, section: &Idempotency, report: &mut Report) {
-        let Self::Ready(_, tokens) = self else { return };
-        let takes = section.key.value().is_some_and(|list| list.iter().any(is_token));
-        let least: Duration = tokens.lifetime + TOKEN_SKEW;
-        if let Some(retention) = section.retention.at().filter(|at| takes && at.value.0 < least) {
-            let message = format!(
-                "{} is too short for tokens: a used one must be remembered for `tokens.lifetime` and {} ({}): raise it, or \
-                 lower the lifetime",
-                span_text(retention.value.0),
-                span_text(TOKEN_SKEW),
-                span_text(least)
-            );
-            report.fault(&retention.place, message);
-        }
-    }
-}
-
-fn is_token(field: &Field<KeySource>) -> bool {
-    matches!(field.value(), Some(KeySource::Token(_)))
-}
-
-/// Whoever sends another key needs no token.
-pub(super) fn beside_others(list: &[Field<KeySource>], report: &mut Report) {
-    if let Some(at) = list.iter().find(|field| is_token(field)).and_then(Field::at).filter(|_| list.len() > 1) {
-        report.warn(&at.place, "stands beside other keys: requests with one of those need no token");
-    }
-}
-
-/// Checks across sections.
-pub(super) fn check(file: &File, report: &mut Report) {
-    let Some(section) = file.tokens.at() else { return };
-    let guards = file.routes.value().into_iter().flatten().filter_map(|route| route.value()?.idempotency.value());
-    if !guards.filter_map(|guard| guard.key.value()).flatten().any(is_token) {
-        report.warn(&section.place, "no route has token keys: write `key: [ { token: {} } ]` where they are wanted");
-    }
-    let asked = file.operations.value().and_then(|operations| operations.path.value());
-    if let (Some(path), Some(asked)) = (section.value.path.at(), asked)
-        && path.value.0.strip_prefix(&asked.0).is_some_and(|rest| rest.starts_with('/'))
-    {
-        report.fault(&path.place, "is below `operations.path`: give it a path of its own");
-    }
 }

@@ -185,14 +185,7 @@ fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
 
 impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
-        let mut guard = route.guard.clone()?;
-        if guard.mode == Mode::Shadow {
-            // Records of a trial must never answer for real ones.
-            guard.keys.namespace.insert_str(0, "shadow/");
-            // Nor does a trial ask for anything that no client asked for.
-            (guard.keys.probe, guard.probing) = (None, None);
-        }
-        let guard = Arc::new(guard);
+        let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
         let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
         Some(Self { guard, terms })

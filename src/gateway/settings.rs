@@ -139,6 +139,20 @@ pub struct Guard {
     pub probing: Option<Probing>,
 }
 
+impl Guard {
+    /// The guard as it acts.
+    #[must_use]
+    pub fn acting(mut self) -> Self {
+        if self.mode == Mode::Shadow {
+            // Records of a trial must never answer for real ones.
+            self.keys.namespace.insert_str(0, "shadow/");
+            // Nor does a trial ask for anything that no client asked for.
+            (self.keys.probe, self.probing) = (None, None);
+        }
+        self
+    }
+}
+
 /// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probing {

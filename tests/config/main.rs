@@ -11,6 +11,7 @@ mod probe;
 mod redis;
 mod schema;
 mod sole;
+mod tokens;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -531,8 +532,6 @@ fn settings_are_checked_against_each_other() {
 #[test]
 fn what_is_for_later_is_refused_as_such() {
     for (text, place) in [
-        (format!("{LEAST}tokens: {{ path: /t }}\n"), "10:1 tokens"),
-        (LEAST.replace("header: Idempotency-Key", "token: {}"), "8:15 routes[0].idempotency.key[0].token"),
         (
             LEAST.replace("trusted_header: X-Customer-Id", "jwt_claim: sub"),
             "9:16 routes[0].idempotency.scope.jwt_claim",

@@ -37,6 +37,7 @@ mod slow;
 mod status;
 mod streams;
 mod timeouts;
+mod tokens;
 mod upgrades;
 
 use std::net::SocketAddr;

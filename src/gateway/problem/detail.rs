@@ -2,6 +2,15 @@
 
 use super::Problem;
 
+const KEY_EXPIRED: &str = "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
+                 used. Use a new key if the operation is still wanted.";
+
+const OPERATION_UNKNOWN: &str = "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
+                 long ago.";
+
+const TOKEN_EXPIRED: &str = "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. Get a new one if \
+                 the operation is still wanted.";
+
 impl Problem {
     /// What has happened, and what its reader can do about it.
     pub(super) fn detail(&self) -> String {
@@ -22,21 +31,9 @@ impl Problem {
             Self::UpstreamUnreachable { shortage: true, .. } => {
                 "The upstream has no server or no connection free. Nothing was sent.".to_owned()
             }
-            Self::KeyExpired => {
-                "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
-                 used. Use a new key if the operation is still wanted."
-                    .to_owned()
-            }
-            Self::OperationUnknown => {
-                "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
-                 long ago."
-                    .to_owned()
-            }
-            Self::TokenExpired => {
-                "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. Get a new one if \
-                 the operation is still wanted."
-                    .to_owned()
-            }
+            Self::KeyExpired => KEY_EXPIRED.to_owned(),
+            Self::OperationUnknown => OPERATION_UNKNOWN.to_owned(),
+            Self::TokenExpired => TOKEN_EXPIRED.to_owned(),
             Self::MethodNotAllowed { allow } => {
                 format!("This path is the gateway's own, and takes {}.", allow.to_str().unwrap_or_default())
             }
