@@ -15,6 +15,7 @@ mod settling;
 mod shared;
 mod sweep;
 mod unconfirmed;
+mod window;
 
 pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unconfirmed::Pending;
+use window::Met;
 
 use crate::clock::Clock;
 use crate::machine::{
@@ -118,10 +120,13 @@ impl Arbiter {
             self.store.time().await?;
         }
         let perhaps_seen = self.ask_filter(id);
-        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
-            return Ok(Admitted::Duplicate(duplicate));
-        }
         let mut found = None;
+        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
+            match self.slid(id, duplicate, terms).await {
+                Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
+                Met::Moved(newer) => found = self.catch_up(id, newer).await?,
+            }
+        }
         for round in 0..ROUNDS {
             match self.round(found.as_ref(), arrival, terms, attempt).await? {
                 Round::Again(newer) => found = self.catch_up(id, newer).await?,
@@ -157,7 +162,10 @@ impl Arbiter {
             }
             Admission::Duplicate(duplicate) => {
                 self.remember(id, &duplicate);
-                Round::Told(Admitted::Duplicate(duplicate))
+                match self.slid(id, duplicate, terms).await {
+                    Met::Told(duplicate) => Round::Told(Admitted::Duplicate(duplicate)),
+                    Met::Moved(newer) => Round::Again(newer),
+                }
             }
             Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),

@@ -9,7 +9,7 @@ use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
 use super::{Arbiter, Terms};
 use crate::clock::Clock;
-use crate::machine::{Cause, Ending, Expect, OperationId, Record, Settled, State, recall, renew};
+use crate::machine::{AttemptId, Cause, Ending, Expect, OperationId, Record, Settled, State, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::{Outcome, StoreOp};
 
@@ -59,6 +59,11 @@ impl Permit {
     /// The operation.
     pub fn operation(&self) -> &OperationId {
         &self.id
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> AttemptId {
+        self.record.fence.attempt
     }
 
     /// The attempt's number, from 1.

@@ -1,35 +1,41 @@
 //! `oncegate explain`: what the gateway would make of a request. Asks no store and no upstream.
 
-use std::fmt::Write;
-use std::path::PathBuf;
+mod fate;
+mod message;
+mod page;
+mod token;
 
-use anyhow::{Context, anyhow, ensure};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use clap::Args;
-use futures_util::FutureExt;
 use http::header::HOST;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, request};
-use http_body_util::BodyExt;
+use http::{Method, Request, Uri, request};
 
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::gateway::{Found, Guard, Mode, Place, Problem, Route, Routes, Target, check_fields};
-use crate::keys::{self, BodyForm, Caller, Explanation, Piece, TokenParts, TokenStanding};
-use crate::machine::Time;
+use crate::config::{Settings, span_text};
+use crate::gateway::{Guard, Mode};
+use crate::keys::{BodyForm, Caller, Explanation, Piece};
+use crate::machine::{FINGERPRINT_VERSION, Time};
 use crate::tls::pem;
 use crate::wire::Certificate;
+use fate::{Asked, End, Fate, refused};
+use page::Page;
 
 /// A request to explain.
 #[derive(Debug, Args)]
 pub(super) struct Explain {
     #[command(flatten)]
     pub(super) file: super::ConfigFile,
+    /// A file with the whole request: its request line, fields, an empty line, its body; `.http` files of editors too.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "url", "headers", "data", "data_file"])]
+    request: Option<PathBuf>,
     /// The method; by default GET, or POST with a body.
     #[arg(long, value_name = "METHOD")]
     method: Option<Method>,
     /// The target, such as `/orders?x=1`; with a host when routes ask for one, such as `http://api.example/orders`.
-    #[arg(long, value_name = "URL")]
-    url: Uri,
+    #[arg(long, value_name = "URL", required_unless_present = "request")]
+    url: Option<Uri>,
     /// A header, as `Name: value`; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
@@ -42,173 +48,136 @@ pub(super) struct Explain {
     /// A file with the body.
     #[arg(long, value_name = "FILE")]
     data_file: Option<PathBuf>,
+    /// Show long values whole.
+    #[arg(long)]
+    full: bool,
+    /// Answer in JSON, with nothing cut.
+    #[arg(long)]
+    json: bool,
 }
 
-/// The explanation, as lines for people.
+/// The explanation.
 ///
 /// # Errors
 /// When the arguments are no request. A request that would be refused is explained too.
 pub(super) fn explain(settings: &Settings, given: &Explain) -> anyhow::Result<String> {
-    let (head, body) = (given.head()?, given.body()?);
-    let target = match Target::of(&head) {
-        Ok(target) => target,
-        Err(problem) => return refused(settings, &problem),
-    };
-    let place = match Place::of(&target, head.uri.path()) {
-        Ok(place) => place,
-        Err(problem) => return refused(settings, &problem),
-    };
-    let routes = Routes::new(&settings.gateway.routes);
-    let Some(Found { index, preflight }) = routes.find(&head, &place) else {
-        return refused(settings, &Problem::NoRoute);
-    };
-    let route = &settings.gateway.routes[index];
-    let mut page = heading(settings, route);
-    if let Err(problem) = check_fields(&head, &place, &routes, settings.gateway.underscore_headers) {
-        return Ok(page + &refused(settings, &problem)?);
-    }
-    if preflight {
-        line(&mut page, "guard", "none: a preflight goes to the upstream");
-        return Ok(page);
-    }
-    let Some(guard) = &route.guard else {
-        line(&mut page, "guard", "none: every request goes to the upstream");
-        return Ok(page);
-    };
-    page.push_str(&guarded(settings, guard, &target.request(&head, body, given.caller()?))?);
-    Ok(page)
+    let page = told(settings, &given.asked()?);
+    Ok(if given.json { format!("{:#}\n", page.json()) } else { page.text(given.full) })
 }
 
-fn guarded(settings: &Settings, guard: &Guard, request: &keys::Request) -> anyhow::Result<String> {
-    let mut page = String::new();
-    if guard.mode == Mode::Shadow {
-        line(&mut page, "mode", "shadow: nothing is refused, and its records have a namespace of their own");
-    }
-    if request.body.len() > guard.request_body_limit {
-        let problem = Problem::BodyTooLarge { limit: guard.request_body_limit };
-        return Ok(page + &refused(settings, &problem)?);
-    }
-    let acting = guard.clone().acting().keys;
-    if let Some(parts) = keys::token_parts(&acting, &request.headers, &request.caller) {
-        token(&mut page, guard, &parts);
-    }
-    match keys::explain(&acting, request) {
-        Ok(explanation) => identity(&mut page, guard, &explanation),
-        Err(refusal) => page.push_str(&refused(settings, &Problem::from(refusal))?),
-    }
-    Ok(page)
-}
-
-/// What is in the token, and how it stands to route and caller. Whether it was used, the store knows.
-fn token(page: &mut String, guard: &Guard, parts: &TokenParts) {
-    let time = |time: Time| time.rfc3339().unwrap_or_else(|| "no time".to_owned());
-    line(page, "token", &format!("number {}, signed by the key {}", parts.number, parts.key));
-    line(page, "token's time", &format!("{} to {}", time(parts.issued), time(parts.until)));
-    let standing = match parts.standing {
-        TokenStanding::UnknownKey => "no good: none of `tokens.secrets` is the one of its key".to_owned(),
-        TokenStanding::Foreign => format!(
-            "no good: it was issued for another namespace than {} or for another caller, or it was changed",
-            guard.keys.namespace
-        ),
-        TokenStanding::Good if parts.until <= Clock::wall() => {
-            "its time is over, by this machine's clock: 410, unless the store knows of its use".to_owned()
+fn told(settings: &Settings, asked: &Asked) -> Page {
+    let mut page = Page::default();
+    let fate = Fate::of(settings, asked);
+    if let Some(route) = fate.route {
+        page.line("route", &route.name);
+        if let Some(upstream) = settings.upstreams.get(route.upstream) {
+            page.line("upstream", &upstream.name);
         }
-        TokenStanding::Good => "issued for this route and this caller".to_owned(),
-    };
-    line(page, "token stands", &standing);
-}
-
-fn heading(settings: &Settings, route: &Route) -> String {
-    let mut page = String::new();
-    line(&mut page, "route", &route.name);
-    if let Some(upstream) = settings.upstreams.get(route.upstream) {
-        line(&mut page, "upstream", &upstream.name);
+        if route.guard.as_ref().is_some_and(|guard| guard.mode == Mode::Shadow) {
+            page.line("mode", "shadow: nothing is refused, and its records have a namespace of their own");
+        }
+    }
+    if let Some(parts) = &fate.token {
+        token::show(&mut page, parts);
+    }
+    match fate.end {
+        End::Refused(problem) => refused(&mut page, settings, &problem),
+        End::Unguarded(why) => page.line("guard", why),
+        End::Guarded(named) => {
+            operation(&mut page, named.guard, &named.explanation);
+            fingerprint(&mut page, &named.explanation);
+            record(&mut page, named.guard, &named.explanation);
+        }
     }
     page
 }
 
-fn identity(page: &mut String, guard: &Guard, explanation: &Explanation) {
-    match explanation.operation {
-        Some(operation) => {
-            pieces(page, "key", &explanation.key, "");
-            pieces(page, "scope", &explanation.scope, "none: all callers share their keys");
-            line(page, "namespace", &guard.keys.namespace);
-            if guard.mode == Mode::Enforce {
-                line(page, "operation", &operation.to_string());
-            }
-        }
-        None => line(page, "key", "none: the request passes without guard"),
+/// Whose operation it is.
+fn operation(page: &mut Page, guard: &Guard, explanation: &Explanation) {
+    let Some(operation) = explanation.operation else {
+        page.line("key", "none: the request passes without guard");
+        return;
+    };
+    page.list("key", explanation.key.iter().map(piece), "none");
+    if let Some(made) = explanation.made.and_then(Time::rfc3339) {
+        page.line("key made", made);
     }
-    let body = match explanation.body {
+    page.list("scope", explanation.scope.iter().map(piece), "none: all callers share their keys");
+    page.line("namespace", &guard.keys.namespace);
+    if guard.mode == Mode::Enforce {
+        page.line("operation", operation.to_string());
+        page.framed("operation parts", explanation.operation_parts.clone());
+    }
+}
+
+fn piece(piece: &Piece) -> String {
+    format!("{} = {}", piece.from, piece.value)
+}
+
+/// What makes it equal to another.
+fn fingerprint(page: &mut Page, explanation: &Explanation) {
+    page.line("body read as", form(explanation.body));
+    if let Some(json) = &explanation.canonical_json {
+        page.line("canonical JSON", json);
+    }
+    page.line("raw fingerprint", explanation.raw.to_string());
+    page.framed("raw parts", explanation.raw_parts.clone());
+    page.line("fingerprint", explanation.canonical.to_string());
+    page.framed("fingerprint parts", explanation.canonical_parts.clone());
+}
+
+fn form(form: BodyForm) -> &'static str {
+    match form {
         BodyForm::Json => "JSON",
         BodyForm::Form => "form",
         BodyForm::Multipart => "multipart",
         BodyForm::Raw => "raw bytes",
-    };
-    line(page, "body read as", body);
-    if let Some(json) = &explanation.canonical_json {
-        line(page, "canonical JSON", json);
     }
-    line(page, "raw fingerprint", &explanation.raw.to_string());
-    line(page, "fingerprint", &explanation.canonical.to_string());
+}
+
+/// What would be kept of it, and what a duplicate is held against.
+fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
+    if explanation.operation.is_none() {
+        return;
+    }
+    let settings = explanation.settings;
+    page.line("record", format!("both fingerprints (version {FINGERPRINT_VERSION}), settings {settings:08x}"));
+    let credentials = explanation.credentials.map_or_else(
+        || "not asked for".to_owned(),
+        |digest| format!("{digest}: a replay needs the same {}", names(&guard.keys.require_same)),
+    );
+    page.line("credentials", credentials);
+    let (outcome, doubt) = (span_text(guard.policy.retention), span_text(guard.policy.doubt_retention));
+    page.line("kept for", format!("{outcome}, in doubt {doubt}"));
     match &explanation.probe {
         _ if guard.mode == Mode::Shadow => {}
-        Some(Ok(target)) => line(page, "probe", &format!("GET {target}")),
-        Some(Err(why)) => line(page, "probe", &format!("none, so a doubt is held: {why}")),
+        Some(Ok(target)) => page.line("probe", format!("GET {target}")),
+        Some(Err(why)) => page.line("probe", format!("none, so a doubt is held: {why}")),
         None => {}
     }
-    let compared = if guard.policy.compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" };
-    line(page, "compared", compared);
+    page.line(
+        "compared",
+        if guard.policy.compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" },
+    );
 }
 
-fn pieces(page: &mut String, name: &str, pieces: &[Piece], none: &str) {
-    if pieces.is_empty() {
-        line(page, name, none);
-    }
-    for piece in pieces {
-        line(page, name, &format!("{} = {}", piece.from, piece.value));
-    }
-}
-
-/// What the client would get, in the gateway's own words.
-fn refused(settings: &Settings, problem: &Problem) -> anyhow::Result<String> {
-    let response = problem.response(&settings.gateway.problem_types);
-    let status = response.status();
-    let body = response.into_body().collect().now_or_never().ok_or_else(|| anyhow!("the refusal has no body"))?;
-    let body = body.map_err(|error| anyhow!("the refusal cannot be read: {error}"))?.to_bytes();
-    let mut page = String::new();
-    line(&mut page, "refused", &status.to_string());
-    line(&mut page, "answer", &String::from_utf8_lossy(&body));
-    Ok(page)
-}
-
-fn line(page: &mut String, name: &str, text: &str) {
-    // Writing to a string does not fail.
-    let _ = writeln!(page, "{name:<17}{text}");
+fn names(names: &[http::HeaderName]) -> String {
+    names.iter().map(http::HeaderName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 impl Explain {
-    /// The head as a client would send it: the target in origin form, and the host beside it. With neither a Host field
-    /// nor a host in the target, the request is one to this machine.
-    fn head(&self) -> anyhow::Result<request::Parts> {
-        ensure!(self.url.path().starts_with('/'), "`{}` is no target: write `/path` or `http://host/path`", self.url);
-        let mut request = Request::builder().method(self.method());
-        for text in &self.headers {
-            let (name, value) = text.split_once(':').with_context(|| format!("`{text}` is not `Name: value`"))?;
-            let name: HeaderName = name.trim().parse().with_context(|| format!("`{text}`"))?;
-            request = request.header(name, HeaderValue::from_str(value.trim()).with_context(|| format!("`{text}`"))?);
-        }
-        if request.headers_ref().is_some_and(|headers| !headers.contains_key(HOST)) {
-            request = request.header(HOST, self.url.authority().map_or("localhost", |authority| authority.as_str()));
-        }
-        let target = self.url.path_and_query().map_or("/", |target| target.as_str());
-        Ok(request.uri(target).body(())?.into_parts().0)
+    fn asked(&self) -> anyhow::Result<Asked> {
+        let message = match &self.request {
+            Some(path) => message::read(path)?,
+            None => self.message()?,
+        };
+        asked(message, self.client_certificate.as_deref())
     }
 
-    fn caller(&self) -> anyhow::Result<Caller> {
-        let Some(path) = &self.client_certificate else { return Ok(Caller::default()) };
-        let shown = pem::certificates(path, &pem::read(path)?)?;
-        Ok(Caller { certificate: shown.first().map(Certificate::of) })
+    fn message(&self) -> anyhow::Result<message::Message> {
+        let fields = self.headers.iter().map(|text| message::field(text.as_bytes())).collect::<anyhow::Result<_>>()?;
+        let target = self.url.clone().context("there is no --url")?;
+        Ok(message::Message { method: self.method(), target, fields, body: self.body()? })
     }
 
     fn method(&self) -> Method {
@@ -223,4 +192,30 @@ impl Explain {
             (None, None) => Bytes::new(),
         })
     }
+}
+
+/// The request as a client would send it.
+fn asked(message: message::Message, certificate: Option<&Path>) -> anyhow::Result<Asked> {
+    Ok(Asked { head: head(&message)?, body: message.body, caller: caller(certificate)? })
+}
+
+/// The target in origin form, and the host beside it. With neither a Host field nor a host in the target, the request is
+/// one to this machine.
+fn head(message: &message::Message) -> anyhow::Result<request::Parts> {
+    let target = &message.target;
+    ensure!(target.path().starts_with('/'), "`{target}` is no target: write `/path` or `http://host/path`");
+    let mut request = Request::builder().method(&message.method);
+    for (name, value) in &message.fields {
+        request = request.header(name, value);
+    }
+    if request.headers_ref().is_some_and(|headers| !headers.contains_key(HOST)) {
+        request = request.header(HOST, target.authority().map_or("localhost", |authority| authority.as_str()));
+    }
+    Ok(request.uri(target.path_and_query().map_or("/", |target| target.as_str())).body(())?.into_parts().0)
+}
+
+fn caller(certificate: Option<&Path>) -> anyhow::Result<Caller> {
+    let Some(path) = certificate else { return Ok(Caller::default()) };
+    let shown = pem::certificates(path, &pem::read(path)?)?;
+    Ok(Caller { certificate: shown.first().map(Certificate::of) })
 }

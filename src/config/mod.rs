@@ -34,6 +34,7 @@ mod tokens;
 mod tree;
 mod upstreams;
 mod values;
+mod window;
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub use finding::{Errors, Finding, Place, Warning};
 pub use interpolate::Environment;
 pub use schema::schema;
 pub use show::show;
+pub use values::span_text;
 
 use crate::{admin, arbiter, gateway, server, store, telemetry, upstream};
 use finding::Report;

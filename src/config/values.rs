@@ -114,7 +114,7 @@ fn bounded(text: &str, value: u64, least: u64, most: u64, show: impl Fn(u64) -> 
 }
 
 /// A duration as the file writes it.
-pub(super) fn span_text(span: Duration) -> String {
+pub fn span_text(span: Duration) -> String {
     in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), &SPANS)
 }
 

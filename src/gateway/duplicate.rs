@@ -7,7 +7,7 @@ use super::body::Body;
 use super::marks;
 use super::problem::Problem;
 use super::settings::{Guard, OnDuplicate};
-use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Witness};
+use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Window, Witness};
 use crate::upstream::headers;
 
 /// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
@@ -40,7 +40,13 @@ pub(super) fn tell(
 fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
     if guard.duplicate == OnDuplicate::Reject {
-        let detail = "The operation is done. This route does not repeat answers.";
+        let detail = match guard.policy.window {
+            Window::Fixed => "The operation is done. This route does not repeat answers.",
+            Window::Sliding => {
+                "The operation is done. This route does not repeat answers, and each repetition has the operation remembered \
+                 for longer."
+            }
+        };
         return Err(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
     }
     match record.state {

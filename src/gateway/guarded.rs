@@ -12,7 +12,7 @@ use super::duplicate::tell;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
+use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
@@ -237,7 +237,8 @@ impl Gateway {
     ) -> Request<Outgoing> {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.mode == Mode::Enforce {
-            headers::mark_attempt(request.headers_mut(), permit.operation(), permit.number());
+            let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
+            headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
         }
         request
     }

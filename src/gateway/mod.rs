@@ -32,8 +32,8 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders, PathParameters,
-    Probing, Route, Settings, StoreFailure, Underscores,
+    Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
+    PathParameters, Probing, Route, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 

@@ -1,19 +1,23 @@
-//! What `oncegate explain` shows of a request: the pieces that its identity is made of.
+//! What `oncegate explain` shows of a request: the pieces that its identity is made of, and all that is hashed of them.
 
 use super::fingerprint::{self, BodyForm};
-use super::frame::{hex, print};
+use super::frame::{Frame, Framed, hex, print};
 use super::source::Body;
 use super::token::Token;
-use super::{Refusal, Request, Settings, Source, derive, scope, source};
-use crate::machine::{OperationId, Print, Probe};
+use super::{OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
+use crate::machine::{OperationId, Print, Probe, Time};
 
 /// The pieces of a request's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The operation that it names; none when it has no key and its route lets such requests pass.
     pub operation: Option<OperationId>,
+    /// What the operation's digest is made of.
+    pub operation_parts: Vec<Framed>,
     /// The parts of the key, with where each came from.
     pub key: Vec<Piece>,
+    /// When the key says that it was made, where keys do.
+    pub made: Option<Time>,
     /// The parts of the scope. Empty: all callers share their keys.
     pub scope: Vec<Piece>,
     /// In which form the body entered the canonical fingerprint.
@@ -24,10 +28,16 @@ pub struct Explanation {
     pub probe: Option<Result<String, String>>,
     /// Digest of the request as sent.
     pub raw: Print,
+    /// What it is made of.
+    pub raw_parts: Vec<Framed>,
     /// Digest of the request in canonical form.
     pub canonical: Print,
+    /// What it is made of.
+    pub canonical_parts: Vec<Framed>,
     /// Digest of the fingerprint settings.
     pub settings: u32,
+    /// Digest of the credentials that a replay must show again; none where none are asked for.
+    pub credentials: Option<Print>,
 }
 
 /// One piece of a key or scope.
@@ -49,35 +59,48 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
     let canonical = body.canonical();
     let target = |probe: Probe| String::from_utf8_lossy(&probe.target).into_owned();
     let probe = derived.probe(settings, request, &body).map(|probe| probe.map(target));
-    let (key, operation) = match &derived.key {
-        Some(key) => (key.parts.iter().map(key_piece).collect(), Some(key.operation)),
-        None => (Vec::new(), None),
-    };
     let canonical_json = match canonical.form {
         BodyForm::Json => fingerprint::scan(request, &settings.fingerprint, []).ok(),
         BodyForm::Form | BodyForm::Multipart | BodyForm::Raw => None,
     };
+    let key = derived.key.as_ref();
+    let operation_parts = |key: &super::Key<'_>| {
+        parts(OPERATION, |frame| frame_operation(frame, &settings.namespace, &derived.scope, &key.parts))
+    };
     Ok(Explanation {
-        operation,
-        key,
+        operation: key.map(|key| key.operation),
+        operation_parts: key.map(operation_parts).unwrap_or_default(),
+        key: key.map(|key| key.parts.iter().map(key_piece).collect()).unwrap_or_default(),
+        made: key.and_then(|key| key.made),
         scope: derived.scope.iter().map(scope_piece).collect(),
         body: canonical.form,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
+        raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),
         canonical: print(&canonical.hash),
+        canonical_parts: parts(fingerprint::CANONICAL, |frame| {
+            fingerprint::frame_canonical(frame, request, &settings.fingerprint, None);
+        }),
         settings: fingerprint::settings_word(&settings.fingerprint),
+        credentials: scope::credentials(settings, &request.headers),
     })
+}
+
+/// What goes into a digest, shown by the very code that hashes it.
+fn parts(domain: &str, fill: impl FnOnce(&mut Frame)) -> Vec<Framed> {
+    let mut frame = Frame::shown(domain);
+    fill(&mut frame);
+    frame.take_shown()
 }
 
 fn key_piece(part: &source::Part<'_>) -> Piece {
     let value = match &part.value {
-        // Whoever has the whole of it can use it.
-        source::Value::Text(text) if matches!(part.source, Source::Token(_)) => {
-            Token::read(text).map_or_else(String::new, |token| format!("number {}", hex(&token.number)))
-        }
         source::Value::Text(text) | source::Value::Number(text) => text.clone(),
         source::Value::Digest(digest) => hex(digest),
+        source::Value::Token(text) => {
+            Token::read(text).map_or_else(String::new, |token| format!("number {}", hex(&token.number)))
+        }
     };
     Piece { from: part.source.to_string(), value }
 }

@@ -8,6 +8,11 @@ use super::json::{self, Fault, Scan};
 use super::{FingerprintSettings, Request, multipart, query, scope};
 use crate::machine::{FINGERPRINT_VERSION, Print};
 
+/// The domain of the digest of a request as sent.
+pub(super) const RAW: &str = "oncegate raw request";
+/// The domain of the digest of a request in canonical form.
+pub(super) const CANONICAL: &str = "oncegate request";
+
 /// In which form a body entered the canonical fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyForm {
@@ -29,19 +34,24 @@ pub(super) struct Canonical {
 
 /// Digest of the request as sent, but for the header fields that do not count.
 pub(super) fn raw(request: &Request, settings: &FingerprintSettings) -> Print {
-    let mut frame = Frame::new("oncegate raw request");
-    frame.part([FINGERPRINT_VERSION]);
-    frame.part(request.method.as_str());
-    frame.part(&request.authority);
-    frame.part(&request.raw_path);
-    frame.optional(request.query.as_ref());
+    let mut frame = Frame::new(RAW);
+    frame_raw(&mut frame, request, settings);
+    print(&frame.finish())
+}
+
+/// Appends the request as sent.
+pub(super) fn frame_raw(frame: &mut Frame, request: &Request, settings: &FingerprintSettings) {
+    frame.label("version").part([FINGERPRINT_VERSION]);
+    frame.label("method").part(request.method.as_str());
+    frame.label("authority").part(&request.authority);
+    frame.label("path").part(&request.raw_path);
+    frame.label("query").optional(request.query.as_ref());
     // With its parameters: the same bytes under another boundary are other parts.
     let types = request.headers.get_all(CONTENT_TYPE);
-    frame.count(types.iter().count());
+    frame.label("content type").count(types.iter().count());
     types.iter().for_each(|line| frame.part(line));
-    frame_counted_headers(&mut frame, request, settings);
-    frame.part(&request.body);
-    print(&frame.finish())
+    frame_counted_headers(frame, request, settings);
+    frame.label("body").part(&request.body);
 }
 
 /// Digest of the request in canonical form. `scanned` is its body as JSON, when it was read already.
@@ -50,16 +60,27 @@ pub(super) fn canonical(
     settings: &FingerprintSettings,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> Canonical {
-    let mut frame = Frame::new("oncegate request");
-    frame.part([FINGERPRINT_VERSION]);
-    frame.part(request.method.as_str());
-    frame.part(request.authority.to_ascii_lowercase());
-    frame.part(&request.path);
-    query::frame_sorted(&mut frame, request.query.as_deref().unwrap_or_default().as_bytes(), &settings.ignore_query);
-    frame.list(content::essences(&request.headers).iter());
-    frame_counted_headers(&mut frame, request, settings);
-    let form = frame_body(&mut frame, request, settings, scanned);
+    let mut frame = Frame::new(CANONICAL);
+    let form = frame_canonical(&mut frame, request, settings, scanned);
     Canonical { hash: frame.finish(), form }
+}
+
+/// Appends the request in canonical form.
+pub(super) fn frame_canonical(
+    frame: &mut Frame,
+    request: &Request,
+    settings: &FingerprintSettings,
+    scanned: Option<&Result<Scan, Fault>>,
+) -> BodyForm {
+    frame.label("version").part([FINGERPRINT_VERSION]);
+    frame.label("method").part(request.method.as_str());
+    frame.label("authority").part(request.authority.to_ascii_lowercase());
+    frame.label("path").part(&request.path);
+    let query = request.query.as_deref().unwrap_or_default().as_bytes();
+    query::frame_sorted(frame, "query", query, &settings.ignore_query);
+    frame.label("content type").list(content::essences(&request.headers).iter());
+    frame_counted_headers(frame, request, settings);
+    frame_body(frame, request, settings, scanned)
 }
 
 /// The body as JSON without the values that do not count, picking up those under `wanted`.
@@ -81,7 +102,7 @@ pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
 }
 
 fn frame_counted_headers(frame: &mut Frame, request: &Request, settings: &FingerprintSettings) {
-    frame.list(content::encodings(&request.headers).iter());
+    frame.label("content encoding").list(content::encodings(&request.headers).iter());
     scope::frame_headers(frame, &settings.headers, &request.headers);
 }
 
@@ -96,31 +117,31 @@ fn frame_body(
         Content::Json => {
             let own = if scanned.is_none() { Some(scan(request, settings, [])) } else { None };
             if let Some(Ok(scan)) = scanned.or(own.as_ref()).filter(|scan| !has_duplicates(scan)) {
-                frame.part("json");
-                frame.part(&scan.canonical);
+                frame.label("body read as").part("json");
+                frame.label("body").part(&scan.canonical);
                 return BodyForm::Json;
             }
         }
         Content::Form => {
-            frame.part("form");
-            query::frame_sorted(frame, &request.body, &[]);
+            frame.label("body read as").part("form");
+            query::frame_sorted(frame, "form field", &request.body, &[]);
             return BodyForm::Form;
         }
         Content::Multipart(boundary) => {
-            let mut parts = Frame::new("multipart");
+            let mut parts = frame.inner("multipart");
             if multipart::frame_sorted(&mut parts, &request.body, &boundary).is_some() {
-                frame.part("multipart");
-                frame.part(parts.finish());
+                frame.label("body read as").part("multipart");
+                frame.label("body").digest(parts);
                 return BodyForm::Multipart;
             }
             // What the upstream makes of these bytes depends on the boundary.
-            frame.part("malformed multipart");
-            frame.part(boundary);
+            frame.label("body read as").part("malformed multipart");
+            frame.label("boundary").part(boundary);
         }
         Content::Opaque => {}
     }
-    frame.part("raw");
-    frame.part(&request.body);
+    frame.label("body read as").part("raw");
+    frame.label("body").part(&request.body);
     BodyForm::Raw
 }
 

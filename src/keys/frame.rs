@@ -8,27 +8,100 @@ use crate::machine::Print;
 /// A whole SHA-256.
 pub(super) type Hash = [u8; 32];
 
-/// A SHA-256 over framed parts.
-pub(super) struct Frame(Sha256);
+/// One thing that went into a digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Framed {
+    /// Which one of several it belongs to, such as `query sku`; empty where there is but one.
+    pub item: String,
+    /// What it is.
+    pub label: &'static str,
+    /// What was hashed.
+    pub hashed: Hashed,
+}
+
+/// What was hashed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hashed {
+    /// A number, as eight bytes, the highest first: how many parts follow.
+    Count(u64),
+    /// The length of these bytes as such a number, then the bytes.
+    Part(Vec<u8>),
+    /// The same with a digest, and what went into that.
+    Digest(Vec<u8>, Vec<Framed>),
+}
+
+/// A SHA-256 over framed parts. One that is shown remembers them, by the names that they are given in between.
+pub(super) struct Frame {
+    hash: Sha256,
+    shown: Option<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    item: String,
+    label: &'static str,
+    framed: Vec<Framed>,
+}
 
 impl Frame {
     /// Begins a frame. Frames of different domains never collide.
     pub(super) fn new(domain: &str) -> Self {
-        let mut frame = Self(Sha256::new());
-        frame.part(domain);
+        Self::begin(domain, None)
+    }
+
+    /// Begins a frame that can be shown.
+    pub(super) fn shown(domain: &str) -> Self {
+        Self::begin(domain, Some(Shown::default()))
+    }
+
+    /// Begins a frame whose digest is to be a part of this one.
+    pub(super) fn inner(&self, domain: &str) -> Self {
+        Self::begin(domain, self.shown.is_some().then(Shown::default))
+    }
+
+    fn begin(domain: &str, shown: Option<Shown>) -> Self {
+        let mut frame = Self { hash: Sha256::new(), shown };
+        frame.label("domain").part(domain);
         frame
+    }
+
+    /// Says what the next parts are.
+    pub(super) fn label(&mut self, label: &'static str) -> &mut Self {
+        if let Some(shown) = &mut self.shown {
+            shown.item.clear();
+            shown.label = label;
+        }
+        self
+    }
+
+    /// Says what the next parts are, and of which one of a kind.
+    pub(super) fn label_of(&mut self, kind: &str, name: impl AsRef<[u8]>, label: &'static str) -> &mut Self {
+        if let Some(shown) = &mut self.shown {
+            shown.item = format!("{kind} {}", String::from_utf8_lossy(name.as_ref()));
+            shown.label = label;
+        }
+        self
     }
 
     /// One part: its length, then its bytes.
     pub(super) fn part(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.count(bytes.len());
-        self.0.update(bytes);
+        self.update(bytes);
+        self.show(|| Hashed::Part(bytes.to_vec()));
+    }
+
+    /// A part that is the digest of other parts.
+    pub(super) fn digest(&mut self, mut inner: Self) {
+        let framed = inner.take_shown();
+        let digest = inner.finish();
+        self.update(&digest);
+        self.show(|| Hashed::Digest(digest.to_vec(), framed));
     }
 
     /// How many parts of a kind follow.
     pub(super) fn count(&mut self, count: usize) {
-        self.0.update((count as u64).to_be_bytes());
+        self.hash.update((count as u64).to_be_bytes());
+        self.show(|| Hashed::Count(count as u64));
     }
 
     /// A part that may be absent, which is not the same as empty.
@@ -46,7 +119,23 @@ impl Frame {
     }
 
     pub(super) fn finish(self) -> Hash {
-        self.0.finalize().into()
+        self.hash.finalize().into()
+    }
+
+    /// What was framed so far; nothing unless it is shown.
+    pub(super) fn take_shown(&mut self) -> Vec<Framed> {
+        self.shown.take().map(|shown| shown.framed).unwrap_or_default()
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.hash.update((bytes.len() as u64).to_be_bytes());
+        self.hash.update(bytes);
+    }
+
+    fn show(&mut self, hashed: impl FnOnce() -> Hashed) {
+        if let Some(shown) = &mut self.shown {
+            shown.framed.push(Framed { item: shown.item.clone(), label: shown.label, hashed: hashed() });
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn recognise(
 ) -> Result<Option<Issued>, Refusal> {
     let Found::Key(parts) = found else { return Ok(None) };
     let Some((tokens, text)) = parts.iter().find_map(|part| match (part.source, &part.value) {
-        (Source::Token(tokens), Value::Text(text)) => Some((tokens, text)),
+        (Source::Token(tokens), Value::Token(text)) => Some((tokens, text)),
         _ => None,
     }) else {
         return Ok(None);

@@ -27,6 +27,7 @@ use std::sync::Arc;
 pub use caller::Caller;
 pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
+pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
@@ -42,6 +43,9 @@ use frame::Frame;
 use issued::Issued;
 use probe::Filling;
 use source::{Body, Found, View};
+
+/// The domain of an operation's digest.
+const OPERATION: &str = "oncegate operation 1";
 
 /// A request, as far as keys and fingerprints look at it.
 #[derive(Debug, Clone)]
@@ -209,11 +213,15 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
-    let mut frame = Frame::new("oncegate operation 1");
-    frame.part(namespace);
-    scope::frame_values(&mut frame, scope);
-    source::frame_parts(&mut frame, key);
+    let mut frame = Frame::new(OPERATION);
+    frame_operation(&mut frame, namespace, scope, key);
     OperationId(frame.finish())
+}
+
+fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) {
+    frame.label("namespace").part(namespace);
+    scope::frame_values(frame, scope);
+    source::frame_parts(frame, key);
 }
 
 fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal> {

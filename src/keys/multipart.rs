@@ -24,7 +24,7 @@ struct Part<'a> {
 pub(super) fn frame_sorted(frame: &mut Frame, body: &[u8], boundary: &[u8]) -> Option<()> {
     let mut parts = split(body, boundary)?.into_iter().map(Part::read).collect::<Option<Vec<_>>>()?;
     parts.sort_by(|a, b| a.name.cmp(&b.name));
-    frame.count(parts.len());
+    frame.label("parts").count(parts.len());
     for part in &parts {
         part.frame(frame);
     }
@@ -84,18 +84,18 @@ impl<'a> Part<'a> {
     }
 
     fn frame(&self, frame: &mut Frame) {
-        frame.count(self.disposition.len());
+        frame.label_of("part", &self.name, "disposition").count(self.disposition.len());
         for (name, value) in &self.disposition {
             frame.part(name);
             frame.part(value);
         }
-        frame.optional(self.content_type);
-        frame.count(self.others.len());
+        frame.label_of("part", &self.name, "content type").optional(self.content_type);
+        frame.label_of("part", &self.name, "field").count(self.others.len());
         for (name, value) in &self.others {
             frame.part(name);
             frame.part(value);
         }
-        frame.part(sha256(self.content));
+        frame.label_of("part", &self.name, "SHA-256 of its content").part(sha256(self.content));
     }
 }
 

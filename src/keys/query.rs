@@ -79,16 +79,16 @@ pub fn value(query: &str, name: &str) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// Frames the pairs sorted by name, but for the ignored names. Equal names keep their order.
-pub(super) fn frame_sorted(frame: &mut Frame, text: &[u8], ignored: &[String]) {
+/// Frames the pairs of a kind sorted by name, but for the ignored names. Equal names keep their order.
+pub(super) fn frame_sorted(frame: &mut Frame, kind: &'static str, text: &[u8], ignored: &[String]) {
     let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());
     let mut sorted: Vec<_> = pairs(text).filter(counts).collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    frame.count(sorted.len());
+    frame.label(kind).count(sorted.len());
     for pair in &sorted {
-        frame.count(usize::from(pair.malformed));
-        frame.part(&pair.name);
-        frame.optional(pair.value.as_ref());
+        frame.label_of(kind, &pair.name, "malformed").count(usize::from(pair.malformed));
+        frame.label_of(kind, &pair.name, "name").part(&pair.name);
+        frame.label_of(kind, &pair.name, "value").optional(pair.value.as_ref());
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     fn hash(text: &str) -> [u8; 32] {
         let mut frame = Frame::new("test");
-        frame_sorted(&mut frame, text.as_bytes(), &["ts".to_owned()]);
+        frame_sorted(&mut frame, "query", text.as_bytes(), &["ts".to_owned()]);
         frame.finish()
     }
 

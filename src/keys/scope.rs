@@ -51,11 +51,11 @@ pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap, caller: &Caller)
 
 /// Appends a scope to an operation's identity.
 pub(super) fn frame_values(frame: &mut Frame, values: &[Value<'_>]) {
-    frame.count(values.len());
+    frame.label("scope").count(values.len());
     for value in values {
-        frame.part(value.kind);
-        frame.part(value.name);
-        frame.part(&value.bytes);
+        frame.label_of("scope", value.name, "kind").part(value.kind);
+        frame.label_of("scope", value.name, "name").part(value.name);
+        frame.label_of("scope", value.name, "value").part(&value.bytes);
     }
 }
 
@@ -101,10 +101,10 @@ pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Pr
 
 /// Appends all lines of the named fields. An absent field is not an empty one.
 pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &HeaderMap) {
-    frame.count(names.len());
+    frame.label("headers").count(names.len());
     for name in names {
-        frame.part(name);
-        frame.count(headers.get_all(name).iter().count());
+        frame.label_of("header", name, "name").part(name);
+        frame.label_of("header", name, "line").count(headers.get_all(name).iter().count());
         headers.get_all(name).iter().for_each(|line| frame.part(line));
     }
 }

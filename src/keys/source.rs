@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::content::{self, Content};
 use super::fingerprint::{self, Canonical};
-use super::frame::Frame;
+use super::frame::{Frame, sha256};
 use super::header::{self, MAX_KEY};
 use super::json::{Fault, Scan};
 use super::query::{self, Lookup};
@@ -50,6 +50,8 @@ pub(super) enum Value {
     /// A JSON number in canonical form; never the same key as a text.
     Number(String),
     Digest([u8; 32]),
+    /// A token. It is hashed by its digest: what is hashed may be shown, and whoever has a token can use it.
+    Token(String),
 }
 
 /// What one source says.
@@ -72,25 +74,23 @@ pub(super) fn find<'a>(sources: &'a [Source], view: &View<'_>) -> Result<Found<'
 
 /// Appends a key to an operation's identity.
 pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
-    frame.count(parts.len());
+    frame.label("key").count(parts.len());
     for part in parts {
         let (kind, name) = part.source.label();
-        frame.part(kind);
-        frame.part(name);
-        match &part.value {
-            Value::Text(text) => {
-                frame.part("text");
-                frame.part(text);
+        frame.label_of("key", name, "kind").part(kind);
+        frame.label_of("key", name, "name").part(name);
+        let digest;
+        let (form, bytes) = match &part.value {
+            Value::Text(text) => ("text", text.as_bytes()),
+            Value::Number(text) => ("number", text.as_bytes()),
+            Value::Digest(digest) => ("digest", digest.as_slice()),
+            Value::Token(text) => {
+                digest = sha256(text.as_bytes());
+                ("token's digest", digest.as_slice())
             }
-            Value::Number(text) => {
-                frame.part("number");
-                frame.part(text);
-            }
-            Value::Digest(digest) => {
-                frame.part("digest");
-                frame.part(digest);
-            }
-        }
+        };
+        frame.label_of("key", name, "form").part(form);
+        frame.label_of("key", name, "value").part(bytes);
     }
 }
 
@@ -129,7 +129,7 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
-        (Source::Token(tokens), _) => header::key(view.headers, &tokens.header)?.map(Value::Text),
+        (Source::Token(tokens), _) => header::key(view.headers, &tokens.header)?.map(Value::Token),
         (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
         (Source::Json(_) | Source::Form(_) | Source::Fingerprint, None) => return Ok(Look::NeedsBody),
         (Source::Json(pointer), Some(body)) => body.json_value(pointer)?,
@@ -161,7 +161,8 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
 /// The part that a source would give for a key, if this is one of its kind.
 pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
     let value = match source {
-        Source::Header(_) | Source::Token(_) => Value::Text(header::printable(&key)?),
+        Source::Header(_) => Value::Text(header::printable(&key)?),
+        Source::Token(_) => Value::Token(header::printable(&key)?),
         _ => text(utf8(key)?)?,
     };
     Ok(Part { source, value })
@@ -260,7 +261,7 @@ impl Source {
     /// Whether the key is one value of the request's own.
     pub(super) fn is_one_value(&self) -> bool {
         let parts = leaves(self);
-        parts.len() == 1 && !parts.contains(&&Self::Fingerprint)
+        parts.len() == 1 && !matches!(parts[0], Self::Fingerprint | Self::Token(_))
     }
 
     pub(super) fn pointer(&self) -> Option<&str> {

@@ -13,6 +13,7 @@ mod schema;
 mod sole;
 mod tokens;
 mod upstreams;
+mod window;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

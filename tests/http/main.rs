@@ -39,6 +39,7 @@ mod streams;
 mod timeouts;
 mod tokens;
 mod upgrades;
+mod windows;
 
 use std::net::SocketAddr;
 

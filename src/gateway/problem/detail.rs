@@ -1,6 +1,7 @@
 //! What each problem says to people. Codes, statuses and advice are in the table above it.
 
 use super::Problem;
+use crate::machine::Time;
 
 const KEY_EXPIRED: &str = "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
                  used. Use a new key if the operation is still wanted.";
@@ -45,13 +46,14 @@ impl Problem {
             Self::InFlight { .. } => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. }
-            | Self::TargetTooLong(detail)
+            Self::Duplicate { detail, expires, .. } => (*detail).to_owned() + &until(*expires),
+            Self::TargetTooLong(detail)
             | Self::HeadersTooLarge(detail)
             | Self::CodingRefused(detail)
             | Self::VersionRefused(detail) => (*detail).to_owned(),
-            Self::AlreadyExecuted { .. } => {
+            Self::AlreadyExecuted { expires, .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
+                    + &until(Some(*expires))
             }
             Self::OutcomeUnknown { .. } => {
                 "An earlier attempt may have taken effect. The operation is not repeated until that is known."
@@ -75,6 +77,12 @@ impl Problem {
             }
         }
     }
+}
+
+/// Until when something is remembered; nothing where that is not said.
+fn until(expires: Option<Time>) -> String {
+    let at = expires.and_then(Time::rfc3339);
+    at.map_or_else(String::new, |at| format!(" It is remembered until {at}."))
 }
 
 /// What became of a body that came to no end.

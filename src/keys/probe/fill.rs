@@ -112,6 +112,7 @@ fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
             Ok(Cow::Owned([digits.as_bytes(), &vec![b'0'; zeros]].concat()))
         }
         Value::Digest(_) => Err("is a fingerprint"),
+        Value::Token(_) => Err("is a token"),
     }
 }
 
