@@ -196,7 +196,8 @@ impl Gateway {
             body: read.hold,
             permit,
         };
-        self.arbiter.shared().tasks.spawn(attempt.run());
+        // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
+        self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
