@@ -47,7 +47,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
             operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
-            tokens: tokens.path()?,
+            tokens: tokens.path(),
         },
         arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,

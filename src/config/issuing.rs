@@ -14,12 +14,11 @@ pub(super) enum Issuing {
 }
 
 impl Issuing {
-    /// Where tokens are issued; none while the section cannot be used.
-    pub(super) fn path(&self) -> Option<Option<String>> {
+    /// Where tokens are issued, if anywhere.
+    pub(super) fn path(&self) -> Option<String> {
         match self {
-            Self::Absent => Some(None),
-            Self::Broken => None,
-            Self::Ready(path, _) => Some(Some(path.clone())),
+            Self::Absent | Self::Broken => None,
+            Self::Ready(path, _) => Some(path.clone()),
         }
     }
 

@@ -41,7 +41,9 @@ fn beside_others(list: &[Field<KeySource>], report: &mut Report) {
 pub(super) fn check(file: &File, report: &mut Report) {
     let guards = file.routes.value().into_iter().flatten().filter_map(|route| route.value()?.idempotency.value());
     let lists: Vec<_> = guards.filter_map(|guard| guard.key.value()).collect();
-    lists.iter().for_each(|list| beside_others(list, report));
+    for list in &lists {
+        beside_others(list, report);
+    }
     let Some(section) = file.tokens.at() else { return };
     if !lists.into_iter().flatten().any(is_token) {
         report.warn(&section.place, "no route has token keys: write `key: [ { token: {} } ]` where they are wanted");

@@ -30,6 +30,7 @@ pub enum Ending {
 
 /// What settling asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way into the store")]
 pub enum Settling {
     /// Write this record. Written, the attempt is settled; lost, ask again with what was found.
     Write {

@@ -6,8 +6,8 @@ use crate::config::Settings;
 
 /// Nothing where no route takes tokens: then nobody gets any.
 pub(super) fn show_tokens(page: &mut Page, settings: &Settings) {
-    let guards = settings.gateway.routes.iter().filter_map(|route| route.guard.as_ref());
-    let tokens = guards.filter_map(|guard| guard.keys.tokens()).next();
+    let mut guards = settings.gateway.routes.iter().filter_map(|route| route.guard.as_ref());
+    let tokens = guards.find_map(|guard| guard.keys.tokens());
     if let (Some(path), Some(tokens)) = (&settings.gateway.tokens, tokens) {
         page.section("tokens", |page| {
             page.put("path", quoted(path));
