@@ -63,6 +63,13 @@ impl Gateway {
             Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
+        // What the body may decode to counts as long as somebody may decode it.
+        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
+        let room = match self.shared.buffers.take(decoded) {
+            Some(room) => room,
+            None if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+            None => return Err(Problem::Overloaded("buffered bodies")),
+        };
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
@@ -72,7 +79,11 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, routed.index, &arrival, tally).await {
+        let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
+        let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
+        drop((arrival, room));
+        match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
@@ -83,10 +94,7 @@ impl Gateway {
                 }
             }
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
-            Err(Problem::StoreUnavailable)
-                if guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival) =>
-            {
+            Err(Problem::StoreUnavailable) if open => {
                 self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
-use super::{ProbeTemplate, Tokens};
+use super::{Decoding, ProbeTemplate, Tokens};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,4 +103,6 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// How encoded bodies are decoded for this; none: they are compared as sent.
+    pub decode: Option<Decoding>,
 }

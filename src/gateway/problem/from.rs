@@ -25,6 +25,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::TokenInvalid(detail) => Self::TokenInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
