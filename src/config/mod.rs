@@ -14,6 +14,7 @@ mod guard;
 mod interpolate;
 mod issuing;
 mod journal;
+mod jwt;
 mod key_age;
 mod key_source;
 mod limits;

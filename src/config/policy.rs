@@ -36,7 +36,7 @@ pub(super) fn compile(
         report.fault(&lease.place, message);
     }
     stated_retention(section, report);
-    token_routes::outlived(around.tokens, section, report);
+    token_routes::outlived(around.issuing, section, report);
     let retention = section.retention.value().map(|span| span.0);
     // A doubt must outlive its key.
     let least = retention.zip(age).map(|(retention, age)| retention + age.slack());

@@ -1,6 +1,7 @@
 //! The settings as they will run, written as a configuration file with every default put in. Secrets are masked.
 
 mod guard;
+mod jwt;
 mod store;
 mod tokens;
 
@@ -51,6 +52,9 @@ pub fn show(settings: &Settings) -> String {
         });
     }
     tokens::show_tokens(&mut page, settings);
+    if let Some(settings) = &settings.gateway.jwt {
+        page.section("jwt", |page| jwt::show_jwt(page, settings));
+    }
     page.section("reload", |page| page.put("watch", settings.watch));
     page.section("log", |page| {
         let format = match settings.log.format {

@@ -6,6 +6,7 @@ use http::{HeaderValue, Method, Response, StatusCode, request};
 use serde_json::json;
 
 use super::body::Body;
+use super::caller::parameters_in;
 use super::problem::Problem;
 use super::settings::Guard;
 use super::tally::Tally;
@@ -61,10 +62,12 @@ impl Gateway {
     }
 
     async fn token(&self, guard: &Guard, wish: &Wish<'_>) -> Result<Response<Body>, Problem> {
-        let caller = self.caller(guard, wish.client, wish.trusted)?;
+        let headers = &wish.head.headers;
+        let parameters = parameters_in(wish.head.uri.query().unwrap_or_default(), &guard.keys.scope);
+        let caller = self.caller(guard, headers, wish.client, wish.trusted, parameters).await?;
         // All gateways go by the store's time, never by their own.
         let now = self.arbiter.time().await.map_err(|error| Problem::from(&error))?;
-        let (token, expires) = keys::issue(&guard.keys, &wish.head.headers, &caller, now, rand::random())?;
+        let (token, expires) = keys::issue(&guard.keys, headers, &caller, now, rand::random())?;
         let told = json!({ "token": token, "expires_at": expires.rfc3339() });
         let mut response = answer(StatusCode::CREATED, Body::whole(told.to_string().into()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,7 +1,7 @@
 //! Which header fields a problem carries beside those of all.
 
-use http::HeaderMap;
-use http::header::{ALLOW, LOCATION};
+use http::header::{ALLOW, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue};
 
 use super::{Problem, marks};
 
@@ -24,6 +24,9 @@ impl Problem {
             }
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
+            }
+            Self::ScopeInvalid(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
             }
             Self::MethodNotAllowed { allow } => {
                 headers.insert(ALLOW, allow.clone());
@@ -48,6 +51,7 @@ impl Problem {
             | Self::TokenInvalid(_)
             | Self::TokenExpired
             | Self::ScopeMissing(_)
+            | Self::ScopeUnavailable(_)
             | Self::KeyExpired
             | Self::OperationUnknown
             | Self::KeyReused
