@@ -9,7 +9,7 @@ use super::key_source::KeySource;
 use super::reader::Field;
 use super::route::Idempotency;
 use super::values::span_text;
-use super::{probe, token_routes};
+use super::{probe, reads, token_routes};
 use crate::keys;
 use crate::machine::Policy;
 
@@ -49,8 +49,11 @@ pub(super) fn compile(
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
-    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT))).flatten();
+    let collapse = reads::collapse(section);
+    let usual = if collapse { Duration::ZERO } else { DOUBT };
+    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(usual))).flatten();
     let in_doubt = probe::in_doubt(section, doubt_retention, report);
+    let in_doubt = if collapse { Some(reads::LOST) } else { in_doubt };
     keys?;
     Some(Policy {
         lease: section.lease.value()?.0,
