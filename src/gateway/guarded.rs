@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::again;
 use super::attempt::Attempt;
 use super::duplicate::tell;
+use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
@@ -62,9 +63,7 @@ impl Gateway {
             }
         };
         routed.client.exchange.read_whole();
-        // What the body may decode to counts as long as somebody may decode it.
-        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
-        let room = match (self.shared.buffers.take(decoded), instead) {
+        let room = match (self.room(guard, &head, &read), instead) {
             (Some(room), _) => room,
             (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
             (None, None) => return Err(Problem::Overloaded("buffered bodies")),
@@ -165,6 +164,11 @@ impl Gateway {
             }
         }
         Err(refused(arrival, error))
+    }
+
+    /// Room for what the body may decode to: that counts as long as somebody may decode it.
+    fn room(&self, guard: &Guard, head: &request::Parts, read: &Read) -> Option<Hold> {
+        self.shared.buffers.take(guard.keys.decoded_limit(&head.headers, read.bytes.len()))
     }
 
     /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
