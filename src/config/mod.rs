@@ -3,6 +3,7 @@
 mod around;
 mod client_tls;
 mod compile;
+mod decode;
 mod define;
 mod doubt;
 mod encryption;
@@ -12,6 +13,7 @@ mod front;
 mod guard;
 mod interpolate;
 mod journal;
+mod jwt;
 mod key_age;
 mod key_source;
 mod limits;

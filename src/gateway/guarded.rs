@@ -42,7 +42,7 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        let caller = match self.check_head(guard, routed, &head) {
+        let caller = match self.check_head(guard, routed, &head).await {
             Ok(caller) => caller,
             Err(_) if shadow => {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
@@ -63,6 +63,13 @@ impl Gateway {
             Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
+        // What the body may decode to counts as long as somebody may decode it.
+        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
+        let room = match self.shared.buffers.take(decoded) {
+            Some(room) => room,
+            None if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+            None => return Err(Problem::Overloaded("buffered bodies")),
+        };
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
@@ -72,7 +79,9 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, routed.index, &arrival, tally).await {
+        let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        drop((arrival, room));
+        match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
@@ -91,8 +100,9 @@ impl Gateway {
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
-    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
-        let caller = self.caller(guard, routed.client, routed.trusted)?;
+    async fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+        let parameters = routed.parameters.clone();
+        let caller = self.caller(guard, &head.headers, routed.client, routed.trusted, parameters).await?;
         keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
         Ok(caller)
     }

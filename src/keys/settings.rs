@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::ProbeTemplate;
+use super::{Carrier, Decoding, ProbeTemplate};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +65,10 @@ pub enum Scope {
     Authorization,
     /// What the client has proven by its certificate.
     ClientCertificate(CertificateName),
+    /// A claim of the client's token: a JSON pointer, and what the token comes in. Proves the caller.
+    JwtClaim(String, Carrier),
+    /// A parameter of the route's path, by name.
+    PathParameter(String),
     /// Several values together.
     All(Vec<Scope>),
     /// One scope for all callers.
@@ -99,4 +103,6 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// How encoded bodies are decoded for this; none: they are compared as sent.
+    pub decode: Option<Decoding>,
 }

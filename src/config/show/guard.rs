@@ -67,6 +67,13 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("json", list(&settings.ignore_json));
             page.put("query", list(&settings.ignore_query));
         });
+        if let Some(decoding) = &settings.decode {
+            page.section("decode", |page| {
+                page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
+                page.put("ratio", decoding.ratio);
+                page.put("size", size(decoding.size));
+            });
+        }
     });
 }
 
@@ -102,6 +109,8 @@ fn scope(scope: &Scope) -> String {
         Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
         Scope::Authorization => "{ authorization: hash }".to_owned(),
         Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
+        Scope::JwtClaim(pointer, _) => format!("{{ jwt_claim: {} }}", quoted(pointer)),
+        Scope::PathParameter(name) => format!("{{ path_parameter: {} }}", quoted(name)),
         Scope::All(parts) => {
             let parts: Vec<String> = parts.iter().map(self::scope).collect();
             format!("{{ all: [{}] }}", parts.join(", "))
