@@ -19,7 +19,7 @@ const FAILED: &str = "oncegate_jwks_reads_total{result=\"failed\"}";
 const OK: &str = "oncegate_jwks_reads_total{result=\"ok\"}";
 
 fn at(url: &str, more: &str) -> String {
-    format!("{{ jwks_url: \"{url}\", fetch_timeout: 2s{more} }}")
+    format!("{{ jwks_url: \"{url}\", fetch_timeout: 10s{more} }}")
 }
 
 /// A request by this signer, answered.
