@@ -156,7 +156,7 @@ fn a_reload_takes_over_changed_files_of_keys() {
     assert_eq!(send(&gateway, &old, "k").status, 201);
     std::fs::write(&keys, jwks(&[&new])).unwrap();
     gateway.signal("HUP");
-    gateway.wait_for_log("configuration reloaded");
+    assert!(gateway.wait_for_log("configuration reloaded").contains("the keys in `jwt.jwks_file`"));
     assert!(send(&gateway, &new, "k").is_replay());
     assert_invalid(&send(&gateway, &old, "k"), "does not list");
     // A bad file changes nothing.
