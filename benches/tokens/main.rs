@@ -22,13 +22,12 @@ fn main() {
     println!("microseconds for one token, mean of {ROUNDS}");
     for algorithm in ["RS256", "PS256", "ES256", "ES384", "EdDSA", "HS256"] {
         let secret = [7; 32];
-        let (signer, proof) = match algorithm {
-            "HS256" => (Signer::secret(&secret), Proof::Secrets(vec![Secret::new(secret).unwrap()])),
-            _ => {
-                let signer = Signer::new("k", algorithm);
-                let proof = keys(&signer);
-                (signer, proof)
-            }
+        let (signer, proof) = if algorithm == "HS256" {
+            (Signer::secret(&secret), Proof::Secrets(vec![Secret::new(secret).unwrap()]))
+        } else {
+            let signer = Signer::new("k", algorithm);
+            let proof = keys(&signer);
+            (signer, proof)
         };
         let token = signer.token(algorithm, &claims());
         let costs = [0, 1 << 20].map(|cache| {
