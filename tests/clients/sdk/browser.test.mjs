@@ -200,3 +200,19 @@ tried('a page of another origin reads marks, refusals and the status of its orde
   assert.equal((await seen(tab, 2))[1].code, 'scope-missing');
   assert.equal(shop.orders.length, 1);
 });
+
+const elsewhereByNumber = (shop) =>
+  yaml(shop, {
+    key: '{ token: {} }',
+    route: `    cors: { origins: [ "http://127.0.0.1:${shop.port}" ] }`,
+    top: 'tokens: { secrets: [ "a-secret-of-32-bytes-or-more-for-tests" ] }',
+  });
+
+tried('a page of another origin takes a number first', elsewhereByNumber, async ({ shop, way, open }) => {
+  const tab = await open({ gateway: way.url, tokens: { route: 'order' } }, `http://127.0.0.1:${shop.port}`);
+  way.cutNext('order-1');
+  await tab.click('#buy');
+  const [answer] = await seen(tab, 1);
+  assert.deepEqual([answer.text, answer.replayed], ['order-1', true]);
+  assert.equal(shop.orders.length, 1);
+});
