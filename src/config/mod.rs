@@ -1,6 +1,7 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
 mod around;
+mod client_print;
 mod client_tls;
 mod compile;
 mod define;

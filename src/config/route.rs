@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
+use super::client_print::ClientPrint;
 use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
@@ -167,8 +168,10 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// What is made of fingerprints that clients make.
+        client: ClientPrint = Default("{}"),
     }
-    later { "client", "decode", "version" }
+    later { "decode", "version" }
 }
 
 section! {

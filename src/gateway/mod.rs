@@ -228,7 +228,11 @@ impl Gateway {
         let (mut response, verdict) = match answer {
             Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
+            Err(problem) => {
+                let clock = &self.arbiter.shared().clock;
+                let problem = if clock.is_calibrated() { problem.at(clock.now()) } else { problem };
+                (self.refusal(&problem, tally.operation(), page), problem.verdict())
+            }
         };
         if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.

@@ -43,6 +43,22 @@ pub enum Problem {
     KeyInvalid(String),
     /// No caller.
     ScopeMissing(String),
+    /// A fingerprint that the client made, and that is missing, malformed, or another request's.
+    FingerprintInvalid {
+        /// What is wrong.
+        detail: String,
+        /// The store's time, once it is known.
+        now: Option<Time>,
+    },
+    /// The time that goes with it is missing, malformed, or too far off.
+    TimestampInvalid {
+        /// What is wrong.
+        detail: String,
+        /// The time that the request states, if it is one.
+        stated: Option<Time>,
+        /// The store's time, once it is known.
+        now: Option<Time>,
+    },
     /// A key so old that what became of it may have been forgotten, and nothing is known of it.
     KeyExpired,
     /// Nothing that this caller may know is known of the operation.
@@ -176,6 +192,12 @@ impl Problem {
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::FingerprintInvalid { .. } => {
+                row(S::BAD_REQUEST, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
+            }
+            Self::TimestampInvalid { .. } => {
+                row(S::BAD_REQUEST, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid)
+            }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
             Self::MethodNotAllowed => {
@@ -226,6 +248,15 @@ impl Problem {
                 | Self::BodyTimeout { forwarded: true }
                 | Self::BodyAborted { forwarded: true }
         )
+    }
+
+    /// The same, said at this moment of the store's time: clients whose clocks are off can set them by it.
+    #[must_use]
+    pub(super) fn at(mut self, moment: Time) -> Self {
+        if let Self::FingerprintInvalid { now, .. } | Self::TimestampInvalid { now, .. } = &mut self {
+            *now = Some(moment);
+        }
+        self
     }
 
     /// How the request counts.
@@ -297,6 +328,12 @@ impl Problem {
         }
         if let Self::AlreadyExecuted { status: Some(original), .. } = self {
             problem["original_status"] = json!(original);
+        }
+        if let Self::FingerprintInvalid { now: Some(now), .. } | Self::TimestampInvalid { now: Some(now), .. } = self {
+            problem["server_time"] = json!(now.0);
+        }
+        if let Self::TimestampInvalid { stated: Some(stated), now: Some(now), .. } = self {
+            problem["clock_offset"] = json!(i128::from(now.0) - i128::from(stated.0));
         }
         problem.to_string()
     }

@@ -44,6 +44,10 @@ labels! {
         KeyExpired => "key_expired",
         /// Its scope's value was not there.
         ScopeMissing => "scope_missing",
+        /// The fingerprint that its client made was missing, malformed, or another request's.
+        FingerprintInvalid => "fingerprint_invalid",
+        /// The time that goes with it was missing, malformed, or too far off.
+        TimestampInvalid => "timestamp_invalid",
         /// Its token was not valid.
         TokenInvalid => "token_invalid",
         /// Its body was over the limit.

@@ -18,6 +18,7 @@ mod admin_doubts;
 mod advice;
 mod answers;
 mod bounds;
+mod client_prints;
 mod cors;
 mod doubt;
 mod expired;

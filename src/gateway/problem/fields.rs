@@ -1,7 +1,7 @@
 //! Which header fields a problem carries beside those of all.
 
-use http::HeaderMap;
 use http::header::{ALLOW, LOCATION};
+use http::{HeaderMap, HeaderValue};
 
 use super::{Problem, marks};
 
@@ -25,6 +25,9 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
+            Self::FingerprintInvalid { now: Some(now), .. } | Self::TimestampInvalid { now: Some(now), .. } => {
+                headers.insert(marks::TIME, HeaderValue::from(now.0));
+            }
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, marks::LOOKING);
             }
@@ -46,6 +49,8 @@ impl Problem {
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
+            | Self::FingerprintInvalid { now: None, .. }
+            | Self::TimestampInvalid { now: None, .. }
             | Self::KeyExpired
             | Self::OperationUnknown
             | Self::KeyReused

@@ -24,6 +24,8 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid { detail, now: None },
+            keys::Refusal::TimestampInvalid(detail) => Self::TimestampInvalid { detail, stated: None, now: None },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
@@ -33,6 +35,11 @@ impl From<Untimely> for Problem {
     fn from(untimely: Untimely) -> Self {
         match untimely {
             Untimely::Expired => Self::KeyExpired,
+            Untimely::OffTime(stated) => {
+                let detail = "The request was made at another time than now, as its timestamp says, and nothing is known of its \
+                              operation: the client's clock is off, or this is a retry that comes too late.";
+                Self::TimestampInvalid { detail: detail.to_owned(), stated: Some(stated), now: None }
+            }
             Untimely::Early => {
                 Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
             }
