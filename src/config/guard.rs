@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{client_print, key_age, key_source, policy, probe, scope, window};
+use super::{client_print, decode, key_age, key_source, policy, probe, scope, window};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -89,6 +89,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
             client: client?.0,
+            decode: decode::compile(&fingerprint.decode, around, report)?,
         },
     })
 }

@@ -4,6 +4,7 @@ mod around;
 mod client_print;
 mod client_tls;
 mod compile;
+mod decode;
 mod define;
 mod doubt;
 mod encryption;

@@ -171,10 +171,11 @@ impl Problem {
         use Retry::{NewKey, SameKey, Stop};
         use StatusCode as S;
         use Verdict as V;
+        let (bad, conflict, unavailable) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
-            Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::BadRequest(_) => row(bad, "bad-request", "Bad request", Stop, V::BadRequest),
             Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
             Self::HeadersTooLarge(_) => {
                 let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -189,14 +190,14 @@ impl Problem {
             Self::ExpectationFailed => {
                 row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
             }
-            Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
-            Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
-            Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyMissing(_) => row(bad, "key-missing", "Key missing", Stop, V::KeyMissing),
+            Self::KeyInvalid(_) => row(bad, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
+            Self::ScopeMissing(_) => row(bad, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
             Self::FingerprintInvalid { .. } => {
-                row(S::BAD_REQUEST, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
+                row(bad, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
             }
             Self::TimestampInvalid { .. } => {
-                row(S::BAD_REQUEST, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid)
+                row(bad, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid)
             }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
@@ -211,31 +212,31 @@ impl Problem {
             Self::BodyTimeout { .. } => {
                 row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
             }
-            Self::BodyAborted { .. } => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
+            Self::BodyAborted { .. } => row(bad, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight { status, .. } => {
                 row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight)
             }
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
             Self::AlreadyExecuted { .. } => {
-                row(S::CONFLICT, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
+                row(conflict, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
             }
-            Self::OutcomeUnknown { .. } => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
+            Self::OutcomeUnknown { .. } => row(conflict, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
             Self::UpstreamUnreachable { shortage, .. } => {
-                let status = if *shortage { S::SERVICE_UNAVAILABLE } else { S::BAD_GATEWAY };
+                let status = if *shortage { unavailable } else { S::BAD_GATEWAY };
                 row(status, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
             }
-            Self::Overloaded(_) => row(S::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", SameKey, V::Overloaded),
+            Self::Overloaded(_) => row(unavailable, "overloaded", "Overloaded", SameKey, V::Overloaded),
             Self::StoreUnavailable => {
-                row(S::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
+                row(unavailable, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
             }
             Self::RecordUnreadable => {
-                row(S::SERVICE_UNAVAILABLE, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
+                row(unavailable, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
             }
         }
     }

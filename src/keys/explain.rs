@@ -1,6 +1,7 @@
 //! What `oncegate explain` shows of a request: the pieces that its identity is made of, and all that is hashed of them.
 
 use super::client_print::Shown;
+use super::coding::Undecoded;
 use super::fingerprint::{self, BodyForm};
 use super::frame::{Frame, Framed, Hashed, hex, print};
 use super::preimage::Preimage;
@@ -23,6 +24,9 @@ pub struct Explanation {
     pub scope: Vec<Piece>,
     /// In which form the body entered the canonical fingerprint.
     pub body: BodyForm,
+    /// What came of decoding the body: its content's length, or why it is compared as sent; none when there was nothing
+    /// to decode.
+    pub decoded: Option<Result<usize, Undecoded>>,
     /// The body as canonical JSON without the ignored values, when `body` says JSON.
     pub canonical_json: Option<String>,
     /// What the upstream would be asked for, or why it could not be asked; none where nobody is to ask.
@@ -76,7 +80,7 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
     let target = |probe: Probe| String::from_utf8_lossy(&probe.target).into_owned();
     let probe = derived.probe(settings, request, &body).map(|probe| probe.map(target));
     let canonical_json = match canonical.form {
-        BodyForm::Json => fingerprint::scan(request, &settings.fingerprint, []).ok(),
+        BodyForm::Json => fingerprint::scan(body.entity(), &settings.fingerprint, []).ok(),
         BodyForm::Form | BodyForm::Multipart | BodyForm::Raw => None,
     };
     let key = derived.key.as_ref();
@@ -90,13 +94,14 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         made: key.and_then(|key| key.made),
         scope: derived.scope.iter().map(scope_piece).collect(),
         body: canonical.form,
+        decoded: body.entity().decoded,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
         raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),
         canonical: derived.told_print().unwrap_or_else(|| print(&canonical.hash)),
         canonical_parts: parts(fingerprint::CANONICAL, |frame| {
-            fingerprint::frame_canonical(frame, request, &settings.fingerprint, None);
+            fingerprint::frame_canonical(frame, request, &settings.fingerprint, body.entity(), None);
         }),
         settings: fingerprint::settings_word(&settings.fingerprint, derived.told_print().is_some()),
         credentials: scope::credentials(settings, &request.headers),

@@ -2,6 +2,7 @@
 
 mod caller;
 mod client_print;
+mod coding;
 mod content;
 mod dated;
 mod explain;
@@ -26,6 +27,7 @@ mod spelling;
 use std::sync::Arc;
 
 pub use caller::Caller;
+pub use coding::{Coding, Decoding, Undecoded};
 pub use explain::{ClientPiece, Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
@@ -39,6 +41,7 @@ use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Print, Probe, Time};
 use client_print::Shown;
+use content::Entity;
 use frame::Frame;
 use probe::Filling;
 use source::{Body, Found, View};
@@ -84,6 +87,13 @@ impl Settings {
         scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
     }
 
+    /// How many bytes a body of this length may decode to while its request is looked at; 0 when it is not decoded.
+    pub fn decoded_limit(&self, headers: &HeaderMap, sent: usize) -> usize {
+        let decoding = self.fingerprint.decode.as_ref();
+        let known = decoding.filter(|decoding| decoding.known(&content::encodings(headers)).is_some());
+        known.map_or(0, |decoding| decoding.limit(sent))
+    }
+
     /// The header fields that keys come in, and what clients say of their requests beside them.
     pub fn key_headers(&self) -> Vec<HeaderName> {
         let prints = self.fingerprint.client.iter().flat_map(ClientPrints::headers);
@@ -109,6 +119,12 @@ pub enum Refusal {
     /// The time that goes with it is missing or malformed.
     #[error("{0}")]
     TimestampInvalid(String),
+    /// The key is in a body that would decode to more than this many bytes, or is its fingerprint.
+    #[error("The body decodes to more than {limit} bytes.")]
+    BodyTooLarge {
+        /// How many bytes it may decode to.
+        limit: usize,
+    },
     /// A field that decides whether requests are equal, or who may see a replay, would not reach the upstream.
     #[error("{0}")]
     Unreliable(String),
@@ -153,13 +169,21 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let raw = fingerprint::raw(&request, &settings.fingerprint);
     let credentials = scope::credentials(settings, &request.headers);
     let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
-    let (known, scanned) = (body.canonical.into_inner(), body.json.into_inner());
+    if told.is_none() && body.was_decoded() {
+        // Its digest is kept rather than its content, which can be many times what was sent.
+        body.canonical();
+    }
+    let known = body.canonical.into_inner();
+    let scanned = body.json.into_inner().filter(|_| known.is_none());
     let (counted, later) = (settings.fingerprint.clone(), Arc::clone(&request));
     let canonical = move || {
         if let Some(print) = told {
             return print;
         }
-        let canonical = known.unwrap_or_else(|| fingerprint::canonical(&later, &counted, scanned.as_ref()));
+        let canonical = known.unwrap_or_else(|| {
+            let entity = Entity::of(&later, counted.decode.as_ref());
+            fingerprint::canonical(&later, &counted, &entity, scanned.as_ref())
+        });
         frame::print(&canonical.hash)
     };
     let settings_word = fingerprint::settings_word(&settings.fingerprint, told.is_some());

@@ -29,7 +29,7 @@ impl<'a> Preimage<'a> {
             return None;
         }
         let media = content::essences(&request.headers).pop().unwrap_or_default();
-        let coding = content::encodings(&request.headers).join(&b", "[..]);
+        let coding = body.entity().encodings.join(&b", "[..]);
         let (form, canonical) = canonical_body(body);
         Some(Self {
             parts: [
@@ -65,22 +65,23 @@ impl<'a> Preimage<'a> {
 }
 
 fn canonical_body<'a>(body: &'a Body<'_>) -> (&'static str, Cow<'a, [u8]>) {
-    let request = body.request();
-    let hash = || hex(&sha256(&request.body));
-    match content::content(&request.headers) {
+    let entity = body.entity();
+    let hash = || hex(&sha256(&entity.bytes));
+    match &entity.content {
+        _ if entity.is_encoded() => {}
         Content::Json => {
             if let Some(json) = body.whole_json() {
                 return ("json", json);
             }
         }
-        Content::Form => return ("form", pairs(&request.body).into()),
+        Content::Form => return ("form", pairs(&entity.bytes).into()),
         Content::Multipart(boundary) => {
-            if let Some(parts) = multipart::sorted(&request.body, &boundary) {
+            if let Some(parts) = multipart::sorted(&entity.bytes, boundary) {
                 return ("multipart", framed(&parts).into());
             }
             // What the upstream makes of these bytes depends on the boundary.
             let mut broken = Netstrings::default();
-            broken.put(&boundary).put(hash());
+            broken.put(boundary).put(hash());
             return ("broken-multipart", broken.into_bytes().into());
         }
         Content::Opaque => {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::ProbeTemplate;
+use super::{Decoding, ProbeTemplate};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// How encoded bodies are decoded for this; none: they are compared as sent.
+    pub decode: Option<Decoding>,
     /// What is made of fingerprints that clients make; none: nothing.
     pub client: Option<ClientPrints>,
 }

@@ -4,6 +4,7 @@
 
 mod client_print;
 mod command_line;
+mod decode;
 mod encryption;
 mod explain;
 mod key_age;

@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/closing.rs"]
 mod closing;
+#[path = "../support/coded.rs"]
+mod coded;
 #[path = "../support/gateway.rs"]
 mod gateway;
 #[path = "../support/redis.rs"]
@@ -19,6 +21,7 @@ mod advice;
 mod answers;
 mod bounds;
 mod client_prints;
+mod coding;
 mod cors;
 mod doubt;
 mod expired;

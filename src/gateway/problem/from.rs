@@ -26,6 +26,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid { detail, now: None },
             keys::Refusal::TimestampInvalid(detail) => Self::TimestampInvalid { detail, stated: None, now: None },
+            keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
