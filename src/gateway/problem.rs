@@ -51,7 +51,7 @@ pub enum Problem {
         now: Option<Time>,
     },
     /// The time that goes with it is missing, malformed, or too far off.
-    TimestampInvalid {
+    TimeInvalid {
         /// What is wrong.
         detail: String,
         /// The time that the request states, if it is one.
@@ -171,11 +171,11 @@ impl Problem {
         use Retry::{NewKey, SameKey, Stop};
         use StatusCode as S;
         use Verdict as V;
-        let (bad, conflict, unavailable) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
+        let (s400, s409, s503) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
-            Self::BadRequest(_) => row(bad, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::BadRequest(_) => row(s400, "bad-request", "Bad request", Stop, V::BadRequest),
             Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
             Self::HeadersTooLarge(_) => {
                 let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -190,15 +190,13 @@ impl Problem {
             Self::ExpectationFailed => {
                 row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
             }
-            Self::KeyMissing(_) => row(bad, "key-missing", "Key missing", Stop, V::KeyMissing),
-            Self::KeyInvalid(_) => row(bad, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
-            Self::ScopeMissing(_) => row(bad, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyMissing(_) => row(s400, "key-missing", "Key missing", Stop, V::KeyMissing),
+            Self::KeyInvalid(_) => row(s400, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
+            Self::ScopeMissing(_) => row(s400, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
             Self::FingerprintInvalid { .. } => {
-                row(bad, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
+                row(s400, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
             }
-            Self::TimestampInvalid { .. } => {
-                row(bad, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid)
-            }
+            Self::TimeInvalid { .. } => row(s400, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid),
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
             Self::MethodNotAllowed => {
@@ -212,32 +210,26 @@ impl Problem {
             Self::BodyTimeout { .. } => {
                 row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
             }
-            Self::BodyAborted { .. } => row(bad, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
+            Self::BodyAborted { .. } => row(s400, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight { status, .. } => {
                 row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight)
             }
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
-            Self::AlreadyExecuted { .. } => {
-                row(conflict, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
-            }
-            Self::OutcomeUnknown { .. } => row(conflict, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
+            Self::AlreadyExecuted { .. } => row(s409, "already-executed", "Already executed", Stop, V::AlreadyExecuted),
+            Self::OutcomeUnknown { .. } => row(s409, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
             Self::UpstreamUnreachable { shortage, .. } => {
-                let status = if *shortage { unavailable } else { S::BAD_GATEWAY };
+                let status = if *shortage { s503 } else { S::BAD_GATEWAY };
                 row(status, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
             }
-            Self::Overloaded(_) => row(unavailable, "overloaded", "Overloaded", SameKey, V::Overloaded),
-            Self::StoreUnavailable => {
-                row(unavailable, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
-            }
-            Self::RecordUnreadable => {
-                row(unavailable, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
-            }
+            Self::Overloaded(_) => row(s503, "overloaded", "Overloaded", SameKey, V::Overloaded),
+            Self::StoreUnavailable => row(s503, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable),
+            Self::RecordUnreadable => row(s503, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable),
         }
     }
 
@@ -254,7 +246,7 @@ impl Problem {
     /// The same, said at this moment of the store's time: clients whose clocks are off can set them by it.
     #[must_use]
     pub(super) fn at(mut self, moment: Time) -> Self {
-        if let Self::FingerprintInvalid { now, .. } | Self::TimestampInvalid { now, .. } = &mut self {
+        if let Self::FingerprintInvalid { now, .. } | Self::TimeInvalid { now, .. } = &mut self {
             *now = Some(moment);
         }
         self
@@ -330,10 +322,10 @@ impl Problem {
         if let Self::AlreadyExecuted { status: Some(original), .. } = self {
             problem["original_status"] = json!(original);
         }
-        if let Self::FingerprintInvalid { now: Some(now), .. } | Self::TimestampInvalid { now: Some(now), .. } = self {
+        if let Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } = self {
             problem["server_time"] = json!(now.0);
         }
-        if let Self::TimestampInvalid { stated: Some(stated), now: Some(now), .. } = self {
+        if let Self::TimeInvalid { stated: Some(stated), now: Some(now), .. } = self {
             problem["clock_offset"] = json!(i128::from(now.0) - i128::from(stated.0));
         }
         problem.to_string()

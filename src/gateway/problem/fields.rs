@@ -25,7 +25,7 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
-            Self::FingerprintInvalid { now: Some(now), .. } | Self::TimestampInvalid { now: Some(now), .. } => {
+            Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } => {
                 headers.insert(marks::TIME, HeaderValue::from(now.0));
             }
             Self::MethodNotAllowed => {
@@ -50,7 +50,7 @@ impl Problem {
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
             | Self::FingerprintInvalid { now: None, .. }
-            | Self::TimestampInvalid { now: None, .. }
+            | Self::TimeInvalid { now: None, .. }
             | Self::KeyExpired
             | Self::OperationUnknown
             | Self::KeyReused

@@ -25,7 +25,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid { detail, now: None },
-            keys::Refusal::TimestampInvalid(detail) => Self::TimestampInvalid { detail, stated: None, now: None },
+            keys::Refusal::TimestampInvalid(detail) => Self::TimeInvalid { detail, stated: None, now: None },
             keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
@@ -39,7 +39,7 @@ impl From<Untimely> for Problem {
             Untimely::OffTime(stated) => {
                 let detail = "The request was made at another time than now, as its timestamp says, and nothing is known of its \
                               operation: the client's clock is off, or this is a retry that comes too late.";
-                Self::TimestampInvalid { detail: detail.to_owned(), stated: Some(stated), now: None }
+                Self::TimeInvalid { detail: detail.to_owned(), stated: Some(stated), now: None }
             }
             Untimely::Early => {
                 Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
