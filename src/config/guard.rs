@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{client_print, decode, key_age, key_source, policy, probe, scope, window};
+use super::{client_word, decode, key_age, key_source, policy, probe, scope, window};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -75,7 +75,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         Field::Broken => None,
         Field::Given(at) => probe::template(route, at, &sources, &scope, report).map(Some),
     };
-    let client = client_print::compile(section, report);
+    let client = client_word::compile(section, report);
     Some(keys::Settings {
         probe: probe?,
         namespace: namespace.clone(),

@@ -3,6 +3,7 @@
 mod around;
 mod client_print;
 mod client_tls;
+mod client_word;
 mod compile;
 mod decode;
 mod define;
@@ -14,6 +15,7 @@ mod front;
 mod guard;
 mod interpolate;
 mod journal;
+mod jwt;
 mod key_age;
 mod key_source;
 mod limits;

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, StatusCode as S};
 use serde_json::json;
+
+use Retry::{NewKey, SameKey, Stop};
 
 use super::body::Body;
 use super::{again, marks};
 use crate::machine::Time;
-use crate::telemetry::Verdict;
+use crate::telemetry::{Verdict, Verdict as V};
 
 /// What the gateway answers by itself, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,10 @@ pub enum Problem {
         /// The store's time, once it is known.
         now: Option<Time>,
     },
+    /// A token that is not to be believed.
+    ScopeInvalid(String),
+    /// A token that cannot be verified yet.
+    ScopeUnavailable(String),
     /// A key so old that what became of it may have been forgotten, and nothing is known of it.
     KeyExpired,
     /// Nothing that this caller may know is known of the operation.
@@ -168,9 +174,6 @@ impl Retry {
 
 impl Problem {
     fn row(&self) -> Row {
-        use Retry::{NewKey, SameKey, Stop};
-        use StatusCode as S;
-        use Verdict as V;
         let (s400, s409, s503) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
@@ -197,6 +200,10 @@ impl Problem {
                 row(s400, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
             }
             Self::TimeInvalid { .. } => row(s400, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid),
+            Self::ScopeInvalid(_) => row(S::UNAUTHORIZED, "scope-invalid", "Token invalid", Stop, V::ScopeInvalid),
+            Self::ScopeUnavailable(_) => {
+                row(s503, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
+            }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
             Self::MethodNotAllowed => {
@@ -272,7 +279,10 @@ impl Problem {
         let again = match self {
             Self::InFlight { again, .. } | Self::OutcomeUnknown { again } => Some(*again),
             Self::UpstreamTimeout { again } | Self::UpstreamFailed { again } => *again,
-            Self::UpstreamUnreachable { .. } | Self::Overloaded(_) | Self::StoreUnavailable => Some(again::soon()),
+            Self::UpstreamUnreachable { .. }
+            | Self::ScopeUnavailable(_)
+            | Self::Overloaded(_)
+            | Self::StoreUnavailable => Some(again::soon()),
             _ => None,
         };
         again.map(again::seconds)

@@ -101,7 +101,7 @@ fn latin1(text: &str) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |all, byte| all + &format!("{byte:02x}"))
 }
 
 fn unhex(digits: &str) -> Vec<u8> {

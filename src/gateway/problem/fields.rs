@@ -1,6 +1,6 @@
 //! Which header fields a problem carries beside those of all.
 
-use http::header::{ALLOW, LOCATION};
+use http::header::{ALLOW, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Problem, marks};
@@ -28,6 +28,9 @@ impl Problem {
             Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } => {
                 headers.insert(marks::TIME, HeaderValue::from(now.0));
             }
+            Self::ScopeInvalid(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
+            }
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, marks::LOOKING);
             }
@@ -51,6 +54,7 @@ impl Problem {
             | Self::ScopeMissing(_)
             | Self::FingerprintInvalid { now: None, .. }
             | Self::TimeInvalid { now: None, .. }
+            | Self::ScopeUnavailable(_)
             | Self::KeyExpired
             | Self::OperationUnknown
             | Self::KeyReused
