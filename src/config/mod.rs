@@ -25,6 +25,7 @@ mod policy;
 mod probe;
 mod reach;
 mod reader;
+mod reads;
 mod redis;
 mod route;
 mod routes;
