@@ -43,6 +43,10 @@ pub enum Problem {
     KeyMissing(String),
     /// A key that is none.
     KeyInvalid(String),
+    /// A token that was not issued here, or not for this route and caller.
+    TokenInvalid(String),
+    /// A token whose time is over, of which nothing is known.
+    TokenExpired,
     /// No caller.
     ScopeMissing(String),
     /// A fingerprint that the client made, and that is missing, malformed, or another request's.
@@ -70,7 +74,10 @@ pub enum Problem {
     /// Nothing that this caller may know is known of the operation.
     OperationUnknown,
     /// The gateway's own path takes no such method.
-    MethodNotAllowed,
+    MethodNotAllowed {
+        /// Those that it takes.
+        allow: HeaderValue,
+    },
     /// The key belongs to another request.
     KeyReused,
     /// The request's body is over the route's limit.
@@ -195,6 +202,8 @@ impl Problem {
             }
             Self::KeyMissing(_) => row(s400, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(s400, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
+            Self::TokenInvalid(_) => row(s400, "token-invalid", "Token not issued here", NewKey, V::TokenInvalid),
+            Self::TokenExpired => row(S::GONE, "token-expired", "Token expired", NewKey, V::TokenExpired),
             Self::ScopeMissing(_) => row(s400, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
             Self::FingerprintInvalid { .. } => {
                 row(s400, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
@@ -206,7 +215,7 @@ impl Problem {
             }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
-            Self::MethodNotAllowed => {
+            Self::MethodNotAllowed { .. } => {
                 row(S::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", Stop, V::BadRequest)
             }
             Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),

@@ -12,6 +12,7 @@ mod fingerprint;
 mod frame;
 mod header;
 mod inquiry;
+mod issued;
 mod json;
 mod multipart;
 mod netstring;
@@ -25,6 +26,7 @@ mod scope;
 mod settings;
 mod source;
 mod spelling;
+mod token;
 
 use std::sync::Arc;
 
@@ -36,8 +38,10 @@ pub use explain::{ClientPiece, Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
+pub use issued::{TokenParts, TokenStanding, issue, token_parts};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -47,6 +51,7 @@ use crate::machine::{Arrival, NamespaceTag, OperationId, Print, Probe, Time};
 use client_print::Shown;
 use content::Entity;
 use frame::Frame;
+use issued::Issued;
 use probe::Filling;
 use source::{Body, Found, View};
 
@@ -114,6 +119,9 @@ pub enum Refusal {
     /// A key is there but is not one: blank, malformed, over-long, on several lines.
     #[error("{0}")]
     KeyInvalid(String),
+    /// A token is there but is not one that was issued here, for this route and caller.
+    #[error("{0}")]
+    TokenInvalid(String),
     /// The scope's value is not there, or is there twice.
     #[error("{0}")]
     ScopeMissing(String),
@@ -151,7 +159,8 @@ pub fn check_head(
     let found = source::find(&settings.sources, &View { headers, query, body: None })?;
     refuse_missing(settings, &found)?;
     dated::made(settings, &found)?;
-    scope::values(&settings.scope, headers, caller).map(|_| ())
+    let scope = scope::values(&settings.scope, headers, caller)?;
+    issued::recognise(settings, &found, &scope).map(|_| ())
 }
 
 /// Names the operation that a request asks for.
@@ -194,7 +203,11 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
     let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
-    Ok(Named::Operation(arrival.with_made(made).with_probe(probe)))
+    let arrival = arrival.with_made(made).with_probe(probe);
+    Ok(Named::Operation(match &key.issued {
+        Some(issued) => issued.limit(arrival),
+        None => arrival,
+    }))
 }
 
 /// Says which namespace a record belongs to.
@@ -235,6 +248,8 @@ struct Key<'a> {
     parts: Vec<source::Part<'a>>,
     operation: OperationId,
     made: Option<Time>,
+    /// Where it is a token.
+    issued: Option<Issued>,
 }
 
 fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
@@ -246,8 +261,11 @@ fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> 
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
+    let issued = issued::recognise(settings, &found, &scope)?;
     let key = match found {
-        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
+        Found::Key(parts) => {
+            Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made, issued })
+        }
         Found::Absent | Found::NeedsBody => None,
     };
     Ok(Derived { key, scope, shown })

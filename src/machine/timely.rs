@@ -33,6 +33,10 @@ pub enum Untimely {
     Early,
     /// The request states a time of its own, this one, which is too far off.
     OffTime(Time),
+    /// It is a token whose time is over.
+    TokenExpired,
+    /// It is a token that was issued in the future, by the store's time.
+    TokenEarly,
 }
 
 impl Policy {

@@ -42,6 +42,7 @@ mod slow;
 mod status;
 mod streams;
 mod timeouts;
+mod tokens;
 mod upgrades;
 mod windows;
 

@@ -23,6 +23,7 @@ impl From<keys::Refusal> for Problem {
         match refusal {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
+            keys::Refusal::TokenInvalid(detail) => Self::TokenInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid { detail, now: None },
             keys::Refusal::TimestampInvalid(detail) => Self::TimeInvalid { detail, stated: None, now: None },
@@ -51,6 +52,10 @@ impl From<Untimely> for Problem {
                 let detail = "The request was made at another time than now, as its timestamp says, and nothing is known of its \
                               operation: the client's clock is off, or this is a retry that comes too late.";
                 Self::TimeInvalid { detail: detail.to_owned(), stated: Some(stated), now: None }
+            }
+            Untimely::TokenExpired => Self::TokenExpired,
+            Untimely::TokenEarly => {
+                Self::TokenInvalid("The token was issued in the future, by the store's time.".to_owned())
             }
             Untimely::Early => {
                 Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
