@@ -183,13 +183,13 @@ tried('a service worker orders once, whoever asks it', {}, async ({ shop, way, o
 
 const elsewhere = (shop) =>
   yaml(shop, {
-    guard: 'in_flight: wait',
+    guard: 'in_flight: wait\nfingerprint: { client: { mode: verify, required: true } }',
     route: `    cors: { origins: [ "http://127.0.0.1:${shop.port}" ] }`,
     top: 'operations: {}',
   });
 
 tried('a page of another origin reads marks, refusals and the status of its order', elsewhere, async ({ shop, way, open }) => {
-  const tab = await open({ gateway: way.url }, `http://127.0.0.1:${shop.port}`);
+  const tab = await open({ gateway: way.url, fingerprint: true }, `http://127.0.0.1:${shop.port}`);
   way.cutNext();
   await tab.click('#buy');
   const [answer] = await seen(tab, 1);
