@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{key_age, key_source, policy, probe, scope, window};
+use super::{key_age, key_source, normalize, policy, probe, scope, window};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -28,6 +28,11 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy::compile(section, keys.as_ref(), key_age::compile(section, report), around, report);
+    if let (Some(keys), Some(at), true) =
+        (&keys, section.key.at(), policy.as_ref().is_some_and(|policy| policy.compare))
+    {
+        normalize::uncompared(keys, &at.place, report);
+    }
     let probing = match &section.probe {
         Field::Absent => Some(None),
         Field::Broken => None,
@@ -62,6 +67,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let scope = section.scope.at().and_then(|at| scope::compile(at, around, report));
     let fingerprint = section.fingerprint.value()?;
     let ignore = fingerprint.ignore.value()?;
+    let typed = fingerprint.normalize.at().and_then(|list| normalize::typed(list, report));
     let namespace = section.namespace.either(|stated| Some(&stated.value.0), || Some(&route.name.value()?.0))??;
     let (sources, scope) = (sources?, scope?);
     // A scope that proves the caller leaves nothing for the credentials to prove.
@@ -87,6 +93,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             headers: all_checked(headers, report)?,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
+            typed: typed?,
         },
     })
 }

@@ -9,6 +9,7 @@ use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
 use super::key_source::KeySource;
+use super::normalize::TypedValue;
 use super::reader::{Field, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::scope::Scope;
 use super::tree::Node;
@@ -167,6 +168,8 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// Values that people type, which count in one form however they are typed.
+        normalize: Vec<Field<TypedValue>> = Default("[]"),
     }
     later { "client", "decode", "version" }
 }

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use super::content::{self, Content};
 use super::frame::{Frame, Hash, print, word};
 use super::json::{self, Fault, Scan};
-use super::{FingerprintSettings, Request, multipart, query, scope};
+use super::{FingerprintSettings, Request, Typed, multipart, query, scope};
 use crate::machine::{FINGERPRINT_VERSION, Print};
 
 /// The domain of the digest of a request as sent.
@@ -77,7 +77,7 @@ pub(super) fn frame_canonical(
     frame.label("authority").part(request.authority.to_ascii_lowercase());
     frame.label("path").part(&request.path);
     let query = request.query.as_deref().unwrap_or_default().as_bytes();
-    query::frame_sorted(frame, "query", query, &settings.ignore_query);
+    query::frame_sorted(frame, "query", query, &settings.ignore_query, &settings.typed.query);
     frame.label("content type").list(content::essences(&request.headers).iter());
     frame_counted_headers(frame, request, settings);
     frame_body(frame, request, settings, scanned)
@@ -89,7 +89,7 @@ pub(super) fn scan<'a>(
     settings: &'a FingerprintSettings,
     wanted: impl IntoIterator<Item = &'a str>,
 ) -> Result<Scan, Fault> {
-    json::scan(&request.body, settings.ignore_json.iter().map(String::as_str), wanted)
+    json::scan(&request.body, settings.ignore_json.iter().map(String::as_str), &settings.typed.json, wanted)
 }
 
 /// Digest of the settings themselves: canonical digests compare only under equal ones.
@@ -98,7 +98,19 @@ pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
     frame.list(settings.headers.iter());
     frame.list(settings.ignore_json.iter());
     frame.list(settings.ignore_query.iter());
+    frame_typed(&mut frame, &settings.typed);
     word(&frame.finish())
+}
+
+/// Appends what is done to typed values; nothing where there are none, as before there could be any.
+fn frame_typed(frame: &mut Frame, typed: &Typed) {
+    for (kind, values) in [("json", &typed.json), ("form", &typed.form), ("query", &typed.query)] {
+        for (name, steps) in values {
+            frame.part(kind);
+            frame.part(name);
+            frame.list(steps.words());
+        }
+    }
 }
 
 fn frame_counted_headers(frame: &mut Frame, request: &Request, settings: &FingerprintSettings) {
@@ -124,7 +136,7 @@ fn frame_body(
         }
         Content::Form => {
             frame.label("body read as").part("form");
-            query::frame_sorted(frame, "form field", &request.body, &[]);
+            query::frame_sorted(frame, "form field", &request.body, &[], &settings.typed.form);
             return BodyForm::Form;
         }
         Content::Multipart(boundary) => {

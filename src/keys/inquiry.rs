@@ -10,7 +10,7 @@ use crate::machine::Inquiry;
 impl Settings {
     /// Where keys come from that clients make themselves: the first header or query parameter of the sources.
     pub fn client_made(&self) -> Option<&Source> {
-        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_)))
+        self.sources.iter().find(|source| matches!(source.plain(), Source::Header(_) | Source::Query(_)))
     }
 }
 

@@ -10,6 +10,7 @@ mod header;
 mod inquiry;
 mod json;
 mod multipart;
+mod normalize;
 mod number;
 pub mod path;
 mod pointer;
@@ -27,8 +28,9 @@ pub use explain::{Explanation, Piece, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
+pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
-pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source, Typed};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -80,6 +82,11 @@ impl Settings {
         scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
     }
 
+    /// Values of the key that count in one form there, and as they were sent where requests are compared.
+    pub fn typed_in_the_key_alone(&self) -> Vec<&Source> {
+        source::typed(&self.sources).filter(|source| !self.fingerprint.typed.holds(source)).collect()
+    }
+
     /// The header fields that keys come in.
     pub fn key_headers(&self) -> Vec<HeaderName> {
         source::header_names(&self.sources).cloned().collect()
@@ -116,8 +123,9 @@ pub fn check_head(
     caller: &Caller,
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
-    let found = source::find(&settings.sources, &View { headers, query, body: None })?;
-    refuse_missing(settings, &found)?;
+    let view = View { headers, query, body: None };
+    let found = source::find(&settings.sources, &view)?;
+    refuse_missing(settings, &found, &view)?;
     dated::made(settings, &found)?;
     scope::values(&settings.scope, headers, caller).map(|_| ())
 }
@@ -183,7 +191,7 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     check_names(settings, &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found)?;
+    refuse_missing(settings, &found, &view)?;
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
@@ -206,12 +214,16 @@ fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>
     source::frame_parts(frame, key);
 }
 
-fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal> {
+fn refuse_missing(settings: &Settings, found: &Found<'_>, view: &View<'_>) -> Result<(), Refusal> {
     if !matches!(found, Found::Absent) || settings.missing == Missing::Pass {
         return Ok(());
     }
-    let sources: Vec<_> = settings.sources.iter().map(ToString::to_string).collect();
-    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {}.", sources.join(", "))))
+    let listed =
+        |sources: &mut dyn Iterator<Item = &Source>| sources.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let sources = listed(&mut settings.sources.iter());
+    let parts = listed(&mut source::absent_parts(&settings.sources, view).into_iter());
+    let parts = if parts.is_empty() { parts } else { format!(" Not there, null or blank: {parts}.") };
+    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {sources}.{parts}")))
 }
 
 /// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::Steps;
 use super::frame::Frame;
 use super::path::escaped;
 
@@ -79,11 +80,24 @@ pub fn value(query: &str, name: &str) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// Frames the pairs of a kind sorted by name, but for the ignored names. Equal names keep their order.
-pub(super) fn frame_sorted(frame: &mut Frame, kind: &'static str, text: &[u8], ignored: &[String]) {
+/// Frames the pairs of a kind sorted by name, but for the ignored names, and with typed values in their form. Equal names keep
+/// their order.
+pub(super) fn frame_sorted(
+    frame: &mut Frame,
+    kind: &'static str,
+    text: &[u8],
+    ignored: &[String],
+    typed: &[(String, Steps)],
+) {
     let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());
     let mut sorted: Vec<_> = pairs(text).filter(counts).collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    for pair in sorted.iter_mut().filter(|pair| !pair.malformed) {
+        let steps = typed.iter().find(|(name, _)| *pair.name == *name.as_bytes()).map(|(_, steps)| steps);
+        if let Some(form) = steps.zip(pair.value.as_ref()).and_then(|(steps, value)| steps.form_of(value)) {
+            pair.value = Some(form.into_bytes().into());
+        }
+    }
     frame.label(kind).count(sorted.len());
     for pair in &sorted {
         frame.label_of(kind, &pair.name, "malformed").count(usize::from(pair.malformed));
@@ -114,7 +128,7 @@ mod tests {
 
     fn hash(text: &str) -> [u8; 32] {
         let mut frame = Frame::new("test");
-        frame_sorted(&mut frame, "query", text.as_bytes(), &["ts".to_owned()]);
+        frame_sorted(&mut frame, "query", text.as_bytes(), &["ts".to_owned()], &[]);
         frame.finish()
     }
 

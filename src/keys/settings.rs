@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::ProbeTemplate;
+use super::{ProbeTemplate, Steps};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Source {
     Json(String),
     /// A field of a form-urlencoded body.
     Form(String),
+    /// A value that people type, of one of these kinds, in the form that the steps give it.
+    Typed(Box<Source>, Steps),
     /// Several parts; all must be there.
     All(Vec<Source>),
     /// The request itself.
@@ -99,4 +101,30 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// Values that people type, which count in one form.
+    pub typed: Typed,
+}
+
+/// Values that people type, by where they stand, with what is done to each before it is compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Typed {
+    /// By JSON pointer into the body.
+    pub json: Vec<(String, Steps)>,
+    /// By field of a form-urlencoded body.
+    pub form: Vec<(String, Steps)>,
+    /// By query parameter.
+    pub query: Vec<(String, Steps)>,
+}
+
+impl Typed {
+    /// Whether a source's value is one of these; a header's is none that is compared.
+    pub(super) fn holds(&self, source: &Source) -> bool {
+        let holds = |values: &[(String, Steps)], name: &String| values.iter().any(|(other, _)| other == name);
+        match source {
+            Source::Json(pointer) => holds(&self.json, pointer),
+            Source::Form(name) => holds(&self.form, name),
+            Source::Query(name) => holds(&self.query, name),
+            _ => true,
+        }
+    }
 }

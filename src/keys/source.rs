@@ -11,7 +11,10 @@ use super::frame::Frame;
 use super::header::{self, MAX_KEY};
 use super::json::{Fault, Scan};
 use super::query::{self, Lookup};
-use super::{ProbeTemplate, Refusal, Request, Settings, Source};
+use super::{ProbeTemplate, Refusal, Request, Settings, Source, Steps};
+
+/// How many bytes a value that people type may have as it is sent.
+const MAX_SENT: usize = 4096;
 
 /// What sources look at. Without a body, those that need one cannot tell yet.
 pub(super) struct View<'a> {
@@ -47,8 +50,15 @@ pub(super) struct Part<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
+    /// A text that somebody typed: in its form, which counts, and as it was sent.
+    Typed {
+        text: String,
+        sent: String,
+    },
     /// A JSON number in canonical form; never the same key as a text.
     Number(String),
+    /// A JSON boolean; neither.
+    Boolean(bool),
     Digest([u8; 32]),
 }
 
@@ -78,8 +88,9 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
         frame.label_of("key", name, "kind").part(kind);
         frame.label_of("key", name, "name").part(name);
         let (form, bytes) = match &part.value {
-            Value::Text(text) => ("text", text.as_bytes()),
+            Value::Text(text) | Value::Typed { text, .. } => ("text", text.as_bytes()),
             Value::Number(text) => ("number", text.as_bytes()),
+            Value::Boolean(value) => ("boolean", boolean(*value).as_bytes()),
             Value::Digest(digest) => ("digest", digest.as_slice()),
         };
         frame.label_of("key", name, "form").part(form);
@@ -89,10 +100,16 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
 
 /// The header fields that the sources read.
 pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderName> {
-    sources.iter().flat_map(leaves).filter_map(|leaf| match leaf {
+    sources.iter().flat_map(leaves).filter_map(|leaf| match leaf.plain() {
         Source::Header(name) => Some(name),
         _ => None,
     })
+}
+
+/// The sources whose values people type.
+pub(super) fn typed(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    let leaves = sources.iter().flat_map(leaves);
+    leaves.filter_map(|leaf| if let Source::Typed(source, _) = leaf { Some(&**source) } else { None })
 }
 
 /// All parts of one source. Every part is looked at even when one is absent: a malformed one is always refused.
@@ -109,13 +126,25 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
     Ok(match (absent, needs_body) {
         (true, _) => Found::Absent,
         (false, true) => Found::NeedsBody,
-        (false, false) if parts.is_empty() => Found::Absent,
-        (false, false) => Found::Key(parts),
+        (false, false) => match parts.as_slice() {
+            [] => Found::Absent,
+            [Part { source, value: Value::Boolean(_) }] => {
+                return Err(Refusal::KeyInvalid(format!("The key ({source}) is a boolean, which names no operation.")));
+            }
+            _ => Found::Key(parts),
+        },
     })
+}
+
+/// The parts that are not there, of the sources that have several.
+pub(super) fn absent_parts<'a>(sources: &'a [Source], view: &View<'_>) -> Vec<&'a Source> {
+    let is_absent = |leaf: &&Source| matches!(look(leaf, view), Ok(Look::Absent));
+    sources.iter().map(leaves).filter(|leaves| leaves.len() > 1).flatten().filter(is_absent).collect()
 }
 
 /// Looks for the value of one source that has no parts.
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
+    let (source, steps) = source.taken_apart();
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
         (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
@@ -124,8 +153,9 @@ pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static st
         (Source::Form(name), Some(body)) => body.form_field(name)?,
         (Source::Fingerprint, Some(body)) => Some(Value::Digest(body.canonical().hash)),
         // Its parts speak for it.
-        (Source::All(_), _) => None,
+        (Source::All(_) | Source::Typed(..), _) => None,
     };
+    let value = value.map(|value| checked(value, steps)).transpose()?.flatten();
     Ok(value.map_or(Look::Absent, Look::Here))
 }
 
@@ -142,16 +172,15 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
         Lookup::Absent => Ok(None),
         Lookup::Several => Err("is there several times"),
         Lookup::Malformed => Err("has a malformed escape"),
-        Lookup::Once(value) => text(utf8(value.into_owned())?).map(Some),
+        Lookup::Once(value) => utf8(value.into_owned()).map(Value::Text).map(Some),
     }
 }
 
 /// The part that a source would give for a key, if this is one of its kind.
 pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
-    let value = match source {
-        Source::Header(_) => Value::Text(header::printable(&key)?),
-        _ => text(utf8(key)?)?,
-    };
+    let (plain, steps) = source.taken_apart();
+    let text = if let Source::Header(_) = plain { header::printable(&key)? } else { utf8(key)? };
+    let value = checked(Value::Text(text), steps)?.ok_or("is blank")?;
     Ok(Part { source, value })
 }
 
@@ -159,14 +188,24 @@ fn utf8(bytes: Vec<u8>) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8")
 }
 
-fn text(text: String) -> Result<Value, &'static str> {
-    if text.trim().is_empty() {
-        return Err("is blank");
+/// A value in the form that counts, within its bounds; none when it is blank, which is as good as not there.
+fn checked(value: Value, steps: Option<&Steps>) -> Result<Option<Value>, &'static str> {
+    let value = match (value, steps) {
+        (Value::Text(sent), Some(_)) if sent.len() > MAX_SENT => return Err("has more than 4096 bytes as sent"),
+        (Value::Text(sent), Some(steps)) => Value::Typed { text: steps.form(&sent), sent },
+        (value, _) => value,
+    };
+    match &value {
+        Value::Text(text) | Value::Typed { text, .. } if text.trim().is_empty() => Ok(None),
+        Value::Text(text) | Value::Typed { text, .. } if text.chars().count() > MAX_KEY => {
+            Err("has more than 255 characters")
+        }
+        _ => Ok(Some(value)),
     }
-    if text.chars().count() > MAX_KEY {
-        return Err("has more than 255 characters");
-    }
-    Ok(Value::Text(text))
+}
+
+pub(super) fn boolean(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
 }
 
 impl<'a> Body<'a> {
@@ -209,12 +248,16 @@ impl<'a> Body<'a> {
 fn json_key(value: Option<&[u8]>) -> Result<Option<Value>, &'static str> {
     match value {
         None | Some(b"null") => Ok(None),
-        Some(value @ [b'"', ..]) => text(serde_json::from_slice(value).map_err(|_| "is not a string")?).map(Some),
+        Some(b"true") => Ok(Some(Value::Boolean(true))),
+        Some(b"false") => Ok(Some(Value::Boolean(false))),
+        Some(value @ [b'"', ..]) => {
+            serde_json::from_slice(value).map(Value::Text).map(Some).map_err(|_| "is not a string")
+        }
         Some(number @ [b'-' | b'0'..=b'9', ..]) if number.len() <= MAX_KEY => {
             Ok(Some(Value::Number(number.iter().copied().map(char::from).collect())))
         }
         Some([b'-' | b'0'..=b'9', ..]) => Err("has more than 255 digits"),
-        Some(_) => Err("is neither a string nor a number"),
+        Some(_) => Err("is an array or an object"),
     }
 }
 
@@ -222,6 +265,7 @@ impl Source {
     /// The kind, and which one of its kind.
     fn label(&self) -> (&'static str, &str) {
         match self {
+            Self::Typed(source, _) => source.label(),
             Self::Header(name) => ("header", name.as_str()),
             Self::Query(name) => ("query parameter", name),
             Self::Json(pointer) => ("JSON pointer", pointer),
@@ -234,11 +278,11 @@ impl Source {
     /// The kind as the configuration calls it, and which one of its kind.
     pub(super) fn written(&self) -> (&'static str, &str) {
         let (kind, name) = self.label();
-        let kind = match self {
+        let kind = match self.plain() {
             Self::Query(_) => "query",
             Self::Json(_) => "json",
             Self::Form(_) => "form",
-            Self::Header(_) | Self::All(_) | Self::Fingerprint => kind,
+            Self::Header(_) | Self::Typed(..) | Self::All(_) | Self::Fingerprint => kind,
         };
         (kind, name)
     }
@@ -249,8 +293,17 @@ impl Source {
         parts.len() == 1 && !parts.contains(&&Self::Fingerprint)
     }
 
+    /// The source itself, without what is done to its value.
+    pub(super) fn plain(&self) -> &Self {
+        self.taken_apart().0
+    }
+
+    fn taken_apart(&self) -> (&Self, Option<&Steps>) {
+        if let Self::Typed(source, steps) = self { (source, Some(steps)) } else { (self, None) }
+    }
+
     pub(super) fn pointer(&self) -> Option<&str> {
-        match self {
+        match self.plain() {
             Self::Json(pointer) => Some(pointer),
             _ => None,
         }

@@ -6,6 +6,7 @@ mod command_line;
 mod encryption;
 mod explain;
 mod key_age;
+mod normalize;
 mod operations;
 mod probe;
 mod redis;

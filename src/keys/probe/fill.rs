@@ -104,13 +104,15 @@ impl Filling<'_> {
 /// A value as the upstream knows it. Of numbers only whole ones have one usual spelling.
 fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
     match value {
-        Value::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
+        // As the upstream saw it, in whatever form it counts here.
+        Value::Text(text) | Value::Typed { sent: text, .. } => Ok(Cow::Borrowed(text.as_bytes())),
         Value::Number(canonical) => {
             let (digits, exponent) = canonical.split_once('e').unwrap_or((canonical, "0"));
             let zeros: Option<usize> = exponent.parse().ok().filter(|zeros| digits.len() + zeros <= MAX_DIGITS);
             let zeros = zeros.ok_or("is no whole number that can be written out")?;
             Ok(Cow::Owned([digits.as_bytes(), &vec![b'0'; zeros]].concat()))
         }
+        Value::Boolean(_) => Err("is a boolean"),
         Value::Digest(_) => Err("is a fingerprint"),
     }
 }
