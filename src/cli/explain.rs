@@ -15,7 +15,7 @@ use http::{Method, Request, Uri, request};
 use crate::config::{Settings, span_text};
 use crate::gateway::{Guard, Mode};
 use crate::keys::{BodyForm, Caller, Explanation, Piece};
-use crate::machine::{FINGERPRINT_VERSION, Time};
+use crate::machine::{FINGERPRINT_VERSION, Time, Window};
 use crate::tls::pem;
 use crate::wire::Certificate;
 use fate::{Asked, End, Fate, refused};
@@ -112,6 +112,11 @@ fn piece(piece: &Piece) -> String {
 
 /// What makes it equal to another.
 fn fingerprint(page: &mut Page, explanation: &Explanation) {
+    match explanation.decoded {
+        Some(Ok(length)) => page.line("content coding", format!("taken off: {length} bytes of content")),
+        Some(Err(why)) => page.line("content coding", format!("left on: {why}")),
+        None => {}
+    }
     page.line("body read as", form(explanation.body));
     if let Some(json) = &explanation.canonical_json {
         page.line("canonical JSON", json);
@@ -144,7 +149,8 @@ fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
     );
     page.line("credentials", credentials);
     let (outcome, doubt) = (span_text(guard.policy.retention), span_text(guard.policy.doubt_retention));
-    page.line("kept for", format!("{outcome}, in doubt {doubt}"));
+    let anew = if guard.policy.window == Window::Sliding { " (anew from each duplicate)" } else { "" };
+    page.line("kept for", format!("{outcome}{anew}, in doubt {doubt}"));
     match &explanation.probe {
         _ if guard.mode == Mode::Shadow => {}
         Some(Ok(target)) => page.line("probe", format!("GET {target}")),

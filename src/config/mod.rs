@@ -3,6 +3,7 @@
 mod around;
 mod client_tls;
 mod compile;
+mod decode;
 mod define;
 mod doubt;
 mod encryption;

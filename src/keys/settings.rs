@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::{ProbeTemplate, Steps};
+use super::{Decoding, ProbeTemplate, Steps};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +103,8 @@ pub struct FingerprintSettings {
     pub ignore_query: Vec<String>,
     /// Values that people type, which count in one form.
     pub typed: Typed,
+    /// How encoded bodies are decoded for this; none: they are compared as sent.
+    pub decode: Option<Decoding>,
 }
 
 /// Values that people type, by where they stand, with what is done to each before it is compared.

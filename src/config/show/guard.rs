@@ -63,16 +63,25 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("mode", if guard.mode == Mode::Enforce { "enforce" } else { "shadow" });
     page.put("request_body_limit", size(guard.request_body_limit));
     page.put("response_body_limit", size(guard.response_body_limit));
-    page.section("fingerprint", |page| {
-        let settings = &guard.keys.fingerprint;
-        page.put("compare", guard.policy.compare);
-        page.put("headers", list(&settings.headers));
-        page.section("ignore", |page| {
-            page.put("json", list(&settings.ignore_json));
-            page.put("query", list(&settings.ignore_query));
-        });
-        typed(page, &settings.typed);
+    page.section("fingerprint", |page| fingerprint(page, guard));
+}
+
+fn fingerprint(page: &mut Page, guard: &Guard) {
+    let settings = &guard.keys.fingerprint;
+    page.put("compare", guard.policy.compare);
+    page.put("headers", list(&settings.headers));
+    page.section("ignore", |page| {
+        page.put("json", list(&settings.ignore_json));
+        page.put("query", list(&settings.ignore_query));
     });
+    typed(page, &settings.typed);
+    if let Some(decoding) = &settings.decode {
+        page.section("decode", |page| {
+            page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
+            page.put("ratio", decoding.ratio);
+            page.put("size", size(decoding.size));
+        });
+    }
 }
 
 fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_after: Duration) {

@@ -63,6 +63,7 @@ fn decimal_digits_come_in_tens() {
         scripts += range.count() / 10;
     }
     assert!(scripts >= 70, "{scripts}");
+    assert_eq!(formed(&[Step::Digits], "\u{11de5}"), "5", "Tolong Siki came with Unicode 17, which the page names");
 }
 
 /// Every character by itself, with one that combines behind it, and between two others, under every set of steps.
