@@ -13,6 +13,7 @@ mod front;
 mod guard;
 mod interpolate;
 mod journal;
+mod jwt;
 mod key_age;
 mod key_source;
 mod limits;

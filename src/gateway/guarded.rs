@@ -42,7 +42,7 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let shadow = guard.mode == Mode::Shadow;
-        let caller = match self.check_head(guard, routed, &head) {
+        let caller = match self.check_head(guard, routed, &head).await {
             Ok(caller) => caller,
             Err(_) if shadow => {
                 return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
@@ -100,8 +100,9 @@ impl Gateway {
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
-    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
-        let caller = self.caller(guard, routed.client, routed.trusted)?;
+    async fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+        let parameters = routed.parameters.clone();
+        let caller = self.caller(guard, &head.headers, routed.client, routed.trusted, parameters).await?;
         keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
         Ok(caller)
     }

@@ -6,7 +6,7 @@ use http::{HeaderName, Method, StatusCode};
 
 use super::pattern::{Case, Pattern};
 use crate::wire::Network;
-use crate::{keys, machine::Policy};
+use crate::{jwt, keys, machine::Policy};
 
 /// The whole door.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// How tokens are believed that say who calls; none: no scope reads any.
+    pub jwt: Option<jwt::Settings>,
 }
 
 /// Where clients may ask what became of their operations.

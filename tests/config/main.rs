@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod callers;
 mod command_line;
 mod decode;
 mod encryption;
@@ -536,10 +537,6 @@ fn what_is_for_later_is_refused_as_such() {
     for (text, place) in [
         (format!("{LEAST}tokens: {{ path: /t }}\n"), "10:1 tokens"),
         (LEAST.replace("header: Idempotency-Key", "token: {}"), "8:15 routes[0].idempotency.key[0].token"),
-        (
-            LEAST.replace("trusted_header: X-Customer-Id", "jwt_claim: sub"),
-            "9:16 routes[0].idempotency.scope.jwt_claim",
-        ),
         (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'redis+unix:///s' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),

@@ -129,6 +129,8 @@ fn scope(scope: &Scope) -> String {
         Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
         Scope::Authorization => "{ authorization: hash }".to_owned(),
         Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
+        Scope::JwtClaim(pointer, _) => format!("{{ jwt_claim: {} }}", quoted(pointer)),
+        Scope::PathParameter(name) => format!("{{ path_parameter: {} }}", quoted(name)),
         Scope::All(parts) => {
             let parts: Vec<String> = parts.iter().map(self::scope).collect();
             format!("{{ all: [{}] }}", parts.join(", "))
