@@ -24,6 +24,7 @@ mod policy;
 mod probe;
 mod reach;
 mod reader;
+mod reads;
 mod redis;
 mod route;
 mod routes;

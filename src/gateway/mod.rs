@@ -18,6 +18,7 @@ mod probe;
 mod problem;
 mod queue;
 mod read;
+mod reads;
 mod routes;
 mod settings;
 mod tally;
@@ -32,7 +33,7 @@ pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
     Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
-    PathParameters, Probing, Route, Settings, StoreFailure, Underscores,
+    PathParameters, Probing, Route, SafeMethods, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
@@ -300,7 +301,7 @@ impl Gateway {
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
-        match &self.shared.guards[index] {
+        match self.shared.guards[index].as_ref().filter(|guarded| guarded.guard.takes(&head)) {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await

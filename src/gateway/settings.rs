@@ -113,6 +113,8 @@ pub struct Guard {
     pub keys: keys::Settings,
     /// Lease, retention, outcomes, doubt.
     pub policy: Policy,
+    /// What becomes of safe methods.
+    pub safe_methods: SafeMethods,
     /// What the upstream gets as `Idempotency-Key` where the request has none.
     pub forwarded_key: ForwardedKey,
     /// What a duplicate of a completed operation gets.
@@ -139,6 +141,17 @@ pub struct Guard {
     pub outcome_headers: OutcomeHeaders,
     /// When the upstream is asked about operations in doubt; none: it is not.
     pub probing: Option<Probing>,
+}
+
+/// What becomes of safe methods (RFC 9110, section 9.2.1) on a guarded route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SafeMethods {
+    /// They pass without guard.
+    Pass,
+    /// They are guarded like any other.
+    Guard,
+    /// Reads that come at the same time share one answer. None is refused: one that can have no share passes.
+    Collapse,
 }
 
 /// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].

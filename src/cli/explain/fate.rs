@@ -55,6 +55,9 @@ impl<'a> Fate<'a> {
             (_, Err(problem)) => End::Refused(problem),
             (_, Ok(())) if preflight => End::Unguarded("none: a preflight goes to the upstream"),
             (None, Ok(())) => End::Unguarded("none: every request goes to the upstream"),
+            (Some(guard), Ok(())) if !guard.takes(&asked.head) => {
+                End::Unguarded("none for this request: see `safe_methods`")
+            }
             (Some(guard), Ok(())) => {
                 let caller = Caller { parameters, ..asked.caller.clone() };
                 named(settings, guard, &target, asked, caller).unwrap_or_else(End::Refused)
