@@ -16,7 +16,9 @@ pub(super) fn made(settings: &Settings, found: &Found<'_>) -> Result<Option<Time
             Value::Text(text) | Value::Typed { text, .. } => {
                 time(text).map(Some).ok_or_else(|| none(&part.source.to_string()))
             }
-            Value::Number(_) | Value::Boolean(_) | Value::Digest(_) => Err(none(&part.source.to_string())),
+            Value::Number(_) | Value::Boolean(_) | Value::Digest(_) | Value::Token(_) => {
+                Err(none(&part.source.to_string()))
+            }
         },
         _ => Err(none("of several parts")),
     }

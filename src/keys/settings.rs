@@ -1,8 +1,10 @@
 //! How a route names its operations, as the configuration states it.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 
-use super::{Carrier, Decoding, ProbeTemplate, Steps};
+use super::{Carrier, Decoding, ProbeTemplate, Steps, Tokens};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Source {
     Typed(Box<Source>, Steps),
     /// Several parts; all must be there.
     All(Vec<Source>),
+    /// A single-use token that a gateway issued.
+    Token(Arc<Tokens>),
     /// The request itself.
     Fingerprint,
 }

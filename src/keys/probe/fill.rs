@@ -109,6 +109,7 @@ fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
         Value::Number(canonical) => number(canonical),
         Value::Boolean(_) => Err("is a boolean"),
         Value::Digest(_) => Err("is a fingerprint"),
+        Value::Token(_) => Err("is a token"),
     }
 }
 
