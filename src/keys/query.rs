@@ -9,11 +9,11 @@ use super::path::escaped;
 /// One pair. Empty pieces between two `&` are no pairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
-    name: Cow<'a, [u8]>,
+    pub(super) name: Cow<'a, [u8]>,
     /// None when there is no `=`.
-    value: Option<Cow<'a, [u8]>>,
+    pub(super) value: Option<Cow<'a, [u8]>>,
     /// Whether an escape was malformed: then both are as sent.
-    malformed: bool,
+    pub(super) malformed: bool,
 }
 
 /// What looking for one name found.
@@ -80,8 +80,15 @@ pub fn value(query: &str, name: &str) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// Frames the pairs of a kind sorted by name, but for the ignored names, and with typed values in their form. Equal names keep
-/// their order.
+/// The pairs sorted by name, but for the ignored names. Equal names keep their order.
+pub(super) fn sorted<'a>(text: &'a [u8], ignored: &[String]) -> Vec<Pair<'a>> {
+    let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());
+    let mut sorted: Vec<_> = pairs(text).filter(counts).collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    sorted
+}
+
+/// Frames those of a kind, with typed values in their form.
 pub(super) fn frame_sorted(
     frame: &mut Frame,
     kind: &'static str,
@@ -89,9 +96,7 @@ pub(super) fn frame_sorted(
     ignored: &[String],
     typed: &[(String, Steps)],
 ) {
-    let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());
-    let mut sorted: Vec<_> = pairs(text).filter(counts).collect();
-    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut sorted = sorted(text, ignored);
     for pair in sorted.iter_mut().filter(|pair| !pair.malformed) {
         let steps = typed.iter().find(|(name, _)| *pair.name == *name.as_bytes()).map(|(_, steps)| steps);
         if let Some(form) = steps.zip(pair.value.as_ref()).and_then(|(steps, value)| steps.form_of(value)) {

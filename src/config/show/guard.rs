@@ -7,7 +7,7 @@ use crate::config::values::span_text;
 use crate::gateway::{
     ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure,
 };
-use crate::keys::{Missing, ProbeTemplate, Scope, Source, Steps, Typed};
+use crate::keys::{ClientPrints, ClientWord, Missing, ProbeTemplate, Scope, Source, Steps, Typed};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
@@ -63,6 +63,7 @@ fn fingerprint(page: &mut Page, guard: &Guard) {
         page.put("query", list(&settings.ignore_query));
     });
     typed(page, &settings.typed);
+    page.section("client", |page| client_prints(page, settings.client.as_ref()));
     if let Some(decoding) = &settings.decode {
         page.section("decode", |page| {
             page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
@@ -70,6 +71,15 @@ fn fingerprint(page: &mut Page, guard: &Guard) {
             page.put("size", size(decoding.size));
         });
     }
+}
+
+fn client_prints(page: &mut Page, prints: Option<&ClientPrints>) {
+    let Some(prints) = prints else { return page.put("mode", "ignore") };
+    page.put("mode", if prints.word == ClientWord::Verify { "verify" } else { "trust" });
+    page.put("required", prints.required);
+    page.put("skew", span_text(prints.skew));
+    page.put("header", quoted(&prints.header));
+    page.put("timestamp_header", quoted(&prints.timestamp_header));
 }
 
 /// What becomes of those who come again.

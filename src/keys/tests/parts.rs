@@ -143,8 +143,9 @@ fn a_typed_value_that_is_a_key_too_is_read_as_it_was_sent() {
 
 #[test]
 fn what_is_done_to_values_is_part_of_the_settings_that_prints_are_compared_under() {
-    let word =
-        |typed: Typed| fingerprint::settings_word(&FingerprintSettings { typed, ..FingerprintSettings::default() });
+    let word = |typed: Typed| {
+        fingerprint::settings_word(&FingerprintSettings { typed, ..FingerprintSettings::default() }, false)
+    };
     let list = |steps: &[Step]| vec![("/a".to_owned(), Steps::new(steps.iter().copied()))];
     let words = [
         word(Typed::default()),
