@@ -28,6 +28,7 @@ mod settings;
 mod source;
 mod spelling;
 mod token;
+mod value;
 
 use std::sync::Arc;
 

@@ -10,13 +10,12 @@ use super::coding::Undecoded;
 use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
 use super::frame::{Frame, sha256};
-use super::header::{self, MAX_KEY};
+use super::header;
 use super::json::{self, Fault, Scan};
 use super::query::{self, Lookup};
+pub(super) use super::value::{Value, boolean};
+use super::value::{checked, json_key};
 use super::{ProbeTemplate, Refusal, Request, Settings, Source, Steps};
-
-/// How many bytes a value that people type may have as it is sent.
-const MAX_SENT: usize = 4096;
 
 /// What sources look at. Without a body, those that need one cannot tell yet.
 pub(super) struct View<'a> {
@@ -47,24 +46,6 @@ pub(super) enum Found<'a> {
 pub(super) struct Part<'a> {
     pub(super) source: &'a Source,
     pub(super) value: Value,
-}
-
-/// The value of a part.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Text(String),
-    /// A text that somebody typed: in its form, which counts, and as it was sent.
-    Typed {
-        text: String,
-        sent: String,
-    },
-    /// A JSON number in canonical form; never the same key as a text.
-    Number(String),
-    /// A JSON boolean; neither.
-    Boolean(bool),
-    Digest([u8; 32]),
-    /// A token. It is hashed by its digest: what is hashed may be shown, and whoever has a token can use it.
-    Token(String),
 }
 
 /// What one source says.
@@ -208,26 +189,6 @@ fn utf8(bytes: Vec<u8>) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8")
 }
 
-/// A value in the form that counts, within its bounds; none when it is blank, which is as good as not there.
-fn checked(value: Value, steps: Option<&Steps>) -> Result<Option<Value>, &'static str> {
-    let value = match (value, steps) {
-        (Value::Text(sent), Some(_)) if sent.len() > MAX_SENT => return Err("has more than 4096 bytes as sent"),
-        (Value::Text(sent), Some(steps)) => Value::Typed { text: steps.form(&sent), sent },
-        (value, _) => value,
-    };
-    match &value {
-        Value::Text(text) | Value::Typed { text, .. } if text.trim().is_empty() => Ok(None),
-        Value::Text(text) | Value::Typed { text, .. } if text.chars().count() > MAX_KEY => {
-            Err("has more than 255 characters")
-        }
-        _ => Ok(Some(value)),
-    }
-}
-
-pub(super) fn boolean(value: bool) -> &'static str {
-    if value { "true" } else { "false" }
-}
-
 impl<'a> Body<'a> {
     pub(super) fn new(request: &'a Request, settings: &'a Settings) -> Self {
         let (entity, json, canonical) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
@@ -318,23 +279,6 @@ impl<'a> Body<'a> {
             Content::Form => field(&entity.bytes, name),
             Content::Json | Content::Multipart(_) | Content::Opaque => Ok(None),
         }
-    }
-}
-
-/// A key from a JSON value in canonical form.
-fn json_key(value: Option<&[u8]>) -> Result<Option<Value>, &'static str> {
-    match value {
-        None | Some(b"null") => Ok(None),
-        Some(b"true") => Ok(Some(Value::Boolean(true))),
-        Some(b"false") => Ok(Some(Value::Boolean(false))),
-        Some(value @ [b'"', ..]) => {
-            serde_json::from_slice(value).map(Value::Text).map(Some).map_err(|_| "is not a string")
-        }
-        Some(number @ [b'-' | b'0'..=b'9', ..]) if number.len() <= MAX_KEY => {
-            Ok(Some(Value::Number(number.iter().copied().map(char::from).collect())))
-        }
-        Some([b'-' | b'0'..=b'9', ..]) => Err("has more than 255 digits"),
-        Some(_) => Err("is an array or an object"),
     }
 }
 
