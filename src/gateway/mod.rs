@@ -251,7 +251,11 @@ impl Gateway {
                 (response, verdict)
             }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
+            Err(problem) => {
+                let clock = &self.arbiter.shared().clock;
+                let problem = if clock.is_calibrated() { problem.at(clock.now()) } else { problem };
+                (self.refusal(&problem, tally.operation(), page), problem.verdict())
+            }
         };
         let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
         if unread && client.exchange.leaves_body() {
@@ -301,7 +305,7 @@ impl Gateway {
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
-        match self.shared.guards[index].as_ref().filter(|guarded| guarded.guard.takes(&head)) {
+        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
