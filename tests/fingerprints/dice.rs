@@ -26,8 +26,8 @@ impl Dice {
         self.below(times) == 0
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
-        &things[self.below(things.len())]
+    pub(crate) fn pick<T: Clone>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len())].clone()
     }
 
     pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {

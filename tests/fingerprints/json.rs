@@ -32,13 +32,13 @@ pub(crate) struct Decimal {
 }
 
 pub(crate) fn text(dice: &mut Dice) -> String {
-    (0..dice.below(7)).map(|_| *dice.pick(&CHARS)).collect()
+    (0..dice.below(7)).map(|_| dice.pick(&CHARS)).collect()
 }
 
 impl Decimal {
     fn any(dice: &mut Dice) -> Self {
         let length = if dice.once_in(20) { 1 + dice.below(40) } else { 1 + dice.below(4) };
-        let digits: String = (0..length).map(|_| *dice.pick(&['0', '1', '2', '9', '0'])).collect();
+        let digits: String = (0..length).map(|_| dice.pick(&['0', '1', '2', '9', '0'])).collect();
         let exponent = match dice.below(20) {
             0 => i32::try_from(dice.below(2_000_000)).unwrap() - 1_000_000,
             1..=8 => i32::try_from(dice.below(7)).unwrap() - 4,
@@ -83,8 +83,8 @@ impl Decimal {
             }
         }
         if exponent != 0 || dice.once_in(4) {
-            let sign = if exponent >= 0 { *dice.pick(&["", "+"]) } else { "-" };
-            let zeros = *dice.pick(&["", "", "0"]);
+            let sign = if exponent >= 0 { dice.pick(&["", "+"]) } else { "-" };
+            let zeros = dice.pick(&["", "", "0"]);
             write!(out, "{}{sign}{zeros}{}", dice.pick(&['e', 'E']), exponent.unsigned_abs()).unwrap();
         }
     }
@@ -191,7 +191,7 @@ impl Json {
             Self::Members(members) if !members.is_empty() => change_members(members, dice),
             Self::List(values) => values.push(Self::Null),
             Self::Members(members) => members.push((text(dice), Self::Null)),
-            Self::Null => *self = dice.pick(&[Self::Bool(false), Self::Text(String::new()), Self::List(Vec::new())]).clone(),
+            Self::Null => *self = dice.pick(&[Self::Bool(false), Self::Text(String::new()), Self::List(Vec::new())]),
             Self::Bool(truth) => *truth = !*truth,
             Self::Number(number) if dice.once_in(5) => *self = Self::Text(number.digits.clone()),
             Self::Number(number) => *number = number.changed(dice),
@@ -233,7 +233,7 @@ pub(crate) fn change_text(text: &mut String, dice: &mut Dice) {
     match dice.below(3) {
         0 if at < chars.len() => drop(chars.remove(at)),
         1 if at < chars.len() => chars[at] = if chars[at] == 'a' { 'b' } else { 'a' },
-        _ => chars.insert(at, *dice.pick(&CHARS)),
+        _ => chars.insert(at, dice.pick(&CHARS)),
     }
     *text = chars.into_iter().collect();
 }
@@ -272,5 +272,5 @@ fn write_text(text: &str, out: &mut String, dice: &mut Dice) {
 
 /// The same for a field's line.
 pub(crate) fn change_ascii(text: &mut String, dice: &mut Dice) {
-    text.push(*dice.pick(&['0', '1', ',']));
+    text.push(dice.pick(&['0', '1', ',']));
 }

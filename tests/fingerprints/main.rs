@@ -1,5 +1,5 @@
-//! Fingerprints of requests of every kind: equal meaning gives an equal one, and any single change another. Generated
-//! pairs by the thousand, or by the million with `ONCEGATE_PAIRS` (CONTRIBUTING.md); what is read is checked elsewhere.
+//! Fingerprints of requests of every kind: equal meaning gives an equal one, and any single change another, in a
+//! million generated pairs. What is read of a request is checked elsewhere.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 #[path = "../support/coded.rs"]
@@ -19,9 +19,9 @@ use dice::Dice;
 use oncegate::machine::Print;
 use request::{Kind, Sent, prints, settings};
 
-/// How many pairs all tests here make together.
+/// How many pairs all tests here make together. `ONCEGATE_PAIRS` asks for more.
 fn all_pairs() -> usize {
-    std::env::var("ONCEGATE_PAIRS").map_or(40_000, |pairs| pairs.parse().expect("ONCEGATE_PAIRS is a number"))
+    std::env::var("ONCEGATE_PAIRS").map_or(1_000_000, |pairs| pairs.parse().expect("ONCEGATE_PAIRS is a number"))
 }
 
 fn hashed(meaning: &str) -> u64 {

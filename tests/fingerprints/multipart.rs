@@ -20,10 +20,10 @@ const BYTES: [u8; 12] = *b"ab\r\n- :\"\x00\xff{}";
 
 pub(crate) fn any(dice: &mut Dice) -> Vec<Part> {
     let part = |dice: &mut Dice| Part {
-        name: (*dice.pick(&NAMES)).to_owned(),
+        name: dice.pick(&NAMES).to_owned(),
         file: dice.once_in(2).then(|| format!("{}.txt", dice.pick(&NAMES))),
-        kind: dice.once_in(2).then(|| *dice.pick(&KINDS)),
-        content: (0..dice.below(20)).map(|_| *dice.pick(&BYTES)).collect(),
+        kind: dice.once_in(2).then(|| dice.pick(&KINDS)),
+        content: (0..dice.below(20)).map(|_| dice.pick(&BYTES)).collect(),
     };
     (0..=dice.below(3)).map(|_| part(dice)).collect()
 }
@@ -65,10 +65,14 @@ fn head(part: &Part, boundary: &str, dice: &mut Dice) -> String {
 /// Other parts in one place.
 pub(crate) fn change(parts: &mut Vec<Part>, dice: &mut Dice) {
     let at = dice.below(parts.len());
+    let choice = dice.below(7);
+    if choice == 1 && parts.len() > 1 {
+        parts.remove(at);
+        return;
+    }
     let part = &mut parts[at];
-    match dice.below(7) {
+    match choice {
         0 => parts.push(Part { name: "a".to_owned(), file: None, kind: None, content: Vec::new() }),
-        1 if parts.len() > 1 => drop(parts.remove(at)),
         2 => part.name.push('2'),
         3 => part.file = if part.file.is_none() { Some(String::new()) } else { None },
         4 => part.kind = if part.kind.is_none() { Some(KINDS[0]) } else { None },

@@ -10,12 +10,12 @@ pub(crate) type Pairs = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 const BYTES: [u8; 16] = *b"abAB01 +&=%;/.\xc3\xff";
 
 fn text(dice: &mut Dice) -> Vec<u8> {
-    (0..dice.below(6)).map(|_| *dice.pick(&BYTES)).collect()
+    (0..dice.below(6)).map(|_| dice.pick(&BYTES)).collect()
 }
 
 /// A name. With one that is empty and no value, there would be no pair.
 fn name(dice: &mut Dice) -> Vec<u8> {
-    if dice.once_in(3) { vec![*dice.pick(b"ab")] } else { [text(dice), vec![*dice.pick(&BYTES)]].concat() }
+    if dice.once_in(3) { vec![dice.pick(b"ab")] } else { [text(dice), vec![dice.pick(&BYTES)]].concat() }
 }
 
 pub(crate) fn any(dice: &mut Dice) -> Pairs {
@@ -86,6 +86,6 @@ pub(crate) fn change_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) {
     if at < bytes.len() && dice.once_in(2) {
         bytes[at] ^= 1 << dice.below(8);
     } else {
-        bytes.insert(at, *dice.pick(&BYTES));
+        bytes.insert(at, dice.pick(&BYTES));
     }
 }

@@ -61,8 +61,8 @@ impl Sent {
             }
         };
         Self {
-            method: dice.pick(&[Method::POST, Method::PUT, Method::PATCH]).clone(),
-            authority: (*dice.pick(&["shop.example", "shop.example:8080"])).to_owned(),
+            method: dice.pick(&[Method::POST, Method::PUT, Method::PATCH]),
+            authority: dice.pick(&["shop.example", "shop.example:8080"]).to_owned(),
             path: format!("/orders/{}", dice.below(3)),
             query: if dice.once_in(3) { pairs::any(dice) } else { Pairs::new() },
             counted: (0..dice.below(3)).map(|_| dice.below(3).to_string()).collect(),
@@ -104,7 +104,7 @@ impl Sent {
 
     fn change(&mut self, dice: &mut Dice) {
         match dice.below(20) {
-            0 => self.method = dice.pick(&[Method::POST, Method::PUT, Method::DELETE]).clone(),
+            0 => self.method = dice.pick(&[Method::POST, Method::PUT, Method::DELETE]),
             1 => self.authority.push('1'),
             2 => self.path.push_str("/more"),
             3 => pairs::change(&mut self.query, dice),
@@ -149,7 +149,7 @@ impl Sent {
 
 impl Body {
     fn spelled(&self, dice: &mut Dice) -> (String, Vec<u8>) {
-        let charset = *dice.pick(&["", "; charset=utf-8", ";charset=utf-8"]);
+        let charset = dice.pick(&["", "; charset=utf-8", ";charset=utf-8"]);
         match self {
             Self::Json(kind, value) => {
                 let mut out = String::new();
