@@ -2,7 +2,9 @@
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
-use oncegate::keys::{BodyForm, Caller, Coding, Decoding, FingerprintSettings, Request, Settings, Source, Undecoded, explain};
+use oncegate::keys::{
+    BodyForm, Caller, Coding, Decoding, FingerprintSettings, Request, Settings, Source, Undecoded, explain,
+};
 
 use crate::coded::{brotli, gzip};
 use crate::request::settings;
@@ -51,9 +53,8 @@ fn what_does_not_count_is_left_out_of_the_content() {
         fingerprint: FingerprintSettings { ignore_json: vec!["/at".to_owned()], ..settings().fingerprint },
         ..settings()
     };
-    let print = |coding, body: Vec<u8>| {
-        explain(&ignoring, &request("application/json", coding, body)).unwrap().canonical
-    };
+    let print =
+        |coding, body: Vec<u8>| explain(&ignoring, &request("application/json", coding, body)).unwrap().canonical;
     assert_eq!(print("gzip", gzip(br#"{"at":1,"n":1}"#)), print("br", brotli(br#"{"n":1,"at":2}"#)));
     assert_ne!(print("gzip", gzip(br#"{"at":1,"n":1}"#)), print("gzip", gzip(br#"{"at":1,"n":2}"#)));
 }

@@ -6,7 +6,8 @@ use crate::dice::Dice;
 
 /// Names and texts are made of these: plain, to be escaped, of two, three and four bytes.
 const CHARS: [char; 20] = [
-    'a', 'b', 'c', 'A', '0', '1', ' ', '"', '\\', '/', '\n', '\t', '\u{8}', '\u{1}', '\u{7f}', 'é', '\u{301}', '中', '\u{ffff}', '😀',
+    'a', 'b', 'c', 'A', '0', '1', ' ', '"', '\\', '/', '\n', '\t', '\u{8}', '\u{1}', '\u{7f}', 'é', '\u{301}', '中',
+    '\u{ffff}', '😀',
 ];
 
 /// A value, apart from its spelling.

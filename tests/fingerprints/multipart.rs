@@ -62,13 +62,17 @@ fn head(part: &Part, boundary: &str, dice: &mut Dice) -> String {
     format!("--{boundary}\r\n{}\r\n", lines.concat())
 }
 
-/// Other parts in one place.
+/// Other parts in one place; or the same ones in another order, which counts among equal names.
 pub(crate) fn change(parts: &mut Vec<Part>, dice: &mut Dice) {
     let at = dice.below(parts.len());
-    let choice = dice.below(7);
+    let choice = dice.below(9);
     if choice == 1 && parts.len() > 1 {
         parts.remove(at);
         return;
+    }
+    if choice > 6 {
+        let end = parts.len();
+        return parts.swap(at, dice.below(end));
     }
     let part = &mut parts[at];
     match choice {

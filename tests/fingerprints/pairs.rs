@@ -60,14 +60,16 @@ fn escape(text: &[u8], out: &mut String, dice: &mut Dice) {
     }
 }
 
-/// Other pairs in one place.
+/// Other pairs in one place; or the same ones in another order, which counts among equal names.
 pub(crate) fn change(pairs: &mut Pairs, dice: &mut Dice) {
     if pairs.is_empty() {
         pairs.push((name(dice), None));
         return;
     }
     let at = dice.below(pairs.len());
-    match dice.below(6) {
+    let end = pairs.len();
+    match dice.below(8) {
+        6 | 7 => pairs.swap(at, dice.below(end)),
         0 => drop(pairs.remove(at)),
         1 => pairs.push(pairs[at].clone()),
         2 => change_bytes(&mut pairs[at].0, dice),

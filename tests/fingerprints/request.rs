@@ -139,8 +139,7 @@ impl Sent {
             headers.insert("x-trace", HeaderValue::from(dice.next()));
         }
         let query = (!self.query.is_empty() || dice.once_in(4)).then(|| pairs::write(&self.query, dice));
-        let authority =
-            if dice.once_in(4) { self.authority.to_ascii_uppercase() } else { self.authority.clone() };
+        let authority = if dice.once_in(4) { self.authority.to_ascii_uppercase() } else { self.authority.clone() };
         let (method, path) = (self.method.clone(), self.path.clone());
         let raw_path = path.clone() + dice.pick(&["", "/"]);
         Request { method, authority, path, query, raw_path, headers, caller: Caller::default(), body }
