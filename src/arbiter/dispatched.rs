@@ -279,6 +279,7 @@ impl Entry {
             namespace: self.namespace,
             expires: self.expires,
             probe: None,
+            good_until: None,
         }
     }
 }
@@ -307,6 +308,7 @@ mod tests {
             namespace: NamespaceTag(5),
             expires: Time(expires),
             probe: None,
+            good_until: None,
         }
     }
 

@@ -6,10 +6,10 @@ use super::around::Around;
 use super::finding::Report;
 use super::key_age::Age;
 use super::key_source::KeySource;
-use super::probe;
 use super::reader::Field;
 use super::route::Idempotency;
 use super::values::span_text;
+use super::{probe, reads, token_routes};
 use crate::keys;
 use crate::machine::Policy;
 
@@ -36,6 +36,7 @@ pub(super) fn compile(
         report.fault(&lease.place, message);
     }
     stated_retention(section, report);
+    token_routes::outlived(around.issuing, section, report);
     let retention = section.retention.value().map(|span| span.0);
     // A doubt must outlive its key.
     let least = retention.zip(age).map(|(retention, age)| retention + age.slack());
@@ -48,8 +49,11 @@ pub(super) fn compile(
         report.fault(&doubt.place, message);
     }
     let compare = compare(section, report);
-    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT))).flatten();
+    let collapse = reads::collapse(section);
+    let usual = if collapse { Duration::ZERO } else { DOUBT };
+    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(usual))).flatten();
     let in_doubt = probe::in_doubt(section, doubt_retention, report);
+    let in_doubt = if collapse { Some(reads::LOST) } else { in_doubt };
     keys?;
     Some(Policy {
         lease: section.lease.value()?.0,
@@ -88,7 +92,8 @@ fn compare(section: &Idempotency, report: &mut Report) -> Option<bool> {
     }
     let is_business =
         |source: &KeySource| matches!(source, KeySource::Json(_) | KeySource::Form(_) | KeySource::All(_));
-    let is_client_made = |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Query(_));
+    let is_client_made =
+        |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Query(_) | KeySource::Token(_));
     let has = |wanted: &dyn Fn(&KeySource) -> bool| keys.value.iter().filter_map(Field::value).any(wanted);
     let (business, client_made) = (has(&is_business), has(&is_client_made));
     if business && client_made {

@@ -81,6 +81,8 @@ section! {
         namespace: Name = Optional,
         /// How keys say when they were made; absent: they do not. Then one that is too old to be new, and of which nothing is known, is 410.
         key_age: KeyAge = Optional,
+        /// What becomes of GET, HEAD and OPTIONS: they `pass` without guard, are guarded like any other (`guard`), or reads that come at the same time share one answer (`collapse`).
+        safe_methods: gateway::SafeMethods = Default("pass"),
         /// What a request without key gets: 400, or a pass without guard.
         missing: keys::Missing = Default("reject"),
         /// Whose a key is.
@@ -128,7 +130,7 @@ section! {
         /// What belongs to a request's identity.
         fingerprint: Fingerprint = Default("{}"),
     }
-    later { "decode", "claims", "tokens" }
+    later { "decode", "claims" }
 }
 
 section! {
@@ -162,7 +164,7 @@ section! {
 section! {
     /// What belongs to a request's identity, beside method, authority, path, query, content type and body.
     Fingerprint {
-        /// Whether a changed request under the same key is refused with 422 (default: true for header and query keys, false for json, form and all).
+        /// Whether a changed request under the same key is refused with 422 (default: true for header, query and token keys, false for json, form and all).
         compare: bool = Optional,
         /// Further headers that count.
         headers: Vec<Field<HeaderName>> = Default("[]"),

@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 use super::again;
 use super::attempt::Attempt;
 use super::duplicate::tell;
+use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, StoreFailure};
+use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
@@ -41,13 +42,13 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
-        let shadow = guard.mode == Mode::Shadow;
-        let caller = match self.check_head(guard, routed, &head).await {
-            Ok(caller) => caller,
-            Err(_) if shadow => {
-                return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
+        let instead = guard.instead();
+        let caller = match (self.check_head(guard, routed, &head).await, instead) {
+            (Ok(caller), _) => caller,
+            (Err(_), Some(verdict)) => {
+                return self.pass(routed, head, Outgoing::Streaming(body), verdict, tally).await;
             }
-            Err(refusal) => return Err(refusal),
+            (Err(refusal), None) => return Err(refusal),
         };
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
@@ -56,46 +57,50 @@ impl Gateway {
             Err(Unread { problem: problem @ Problem::BodyAborted { .. }, .. }) => {
                 return Err(routed.client.exchange.broken().map_or(problem, Problem::from));
             }
-            Err(Unread { begun, rest, .. }) if shadow => {
-                let body = Outgoing::Resumed { begun, rest };
-                return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
+            Err(Unread { problem, begun, rest }) => {
+                let Some(verdict) = instead else { return Err(problem) };
+                return self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally).await;
             }
-            Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
-        // What the body may decode to counts as long as somebody may decode it.
-        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
-        let room = match self.shared.buffers.take(decoded) {
-            Some(room) => room,
-            None if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            None => return Err(Problem::Overloaded("buffered bodies")),
+        let room = match (self.room(guard, &head, &read), instead) {
+            (Some(room), _) => room,
+            (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
+            (None, None) => return Err(Problem::Overloaded("buffered bodies")),
         };
-        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
-            Ok(Named::Operation(arrival)) => arrival,
-            Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
-            Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            Err(refusal) => return Err(refusal.into()),
+        let named = keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller));
+        let arrival = match (named, instead) {
+            (Ok(Named::Operation(arrival)), _) => arrival,
+            (Ok(Named::Unkeyed), _) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
+            (Err(_), Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
+            (Err(refusal), None) => return Err(refusal.into()),
         };
-        if !shadow {
+        if guard.mode == Mode::Enforce {
             tally.named(arrival.operation);
         }
         let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
+        let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
         drop((arrival, room));
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
-                    _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-                    told => told.map(|response| (response, Verdict::Replayed)),
+                let origin = headers::origin(&head.headers);
+                match (tell(guard, duplicate, origin, &self.outlook(guard, routed.metrics)), instead) {
+                    (Ok(response), None | Some(Verdict::Passed)) => Ok((response, Verdict::Replayed)),
+                    (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
+                    (Err(problem), None) => Err(problem),
                 }
             }
-            Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
-                self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
-            }
-            Err(problem) => Err(problem),
+            Err(problem) => match (problem, instead) {
+                (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
+                (Problem::StoreUnavailable, None) if open => {
+                    self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
+                }
+                (problem, None) => Err(problem),
+            },
         }
     }
 
@@ -161,6 +166,16 @@ impl Gateway {
         Err(refused(arrival, error))
     }
 
+    /// Room for what the body may decode to: that counts as long as somebody may decode it.
+    fn room(&self, guard: &Guard, head: &request::Parts, read: &Read) -> Option<Hold> {
+        self.shared.buffers.take(guard.keys.decoded_limit(&head.headers, read.bytes.len()))
+    }
+
+    /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
+    fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
+        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now()).is_none()
+    }
+
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
     async fn act(
         &self,
@@ -180,7 +195,7 @@ impl Gateway {
         };
         tally.if_left(Verdict::Executed);
         let since = self.arbiter.shared().clock.now();
-        let enforced = guarded.guard.mode == Mode::Enforce;
+        let marked = guarded.guard.marks();
         let (client, delivery) = oneshot::channel();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
@@ -191,7 +206,7 @@ impl Gateway {
             route: Arc::clone(routed.metrics),
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
-            marked: enforced,
+            marked,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
             slot,
@@ -204,13 +219,13 @@ impl Gateway {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => {
-                let again = enforced.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
+                let again = marked.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
                 Err(Problem::UpstreamFailed { again })
             }
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
-                Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
+                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running(since)) })
             }
         }
     }
@@ -239,7 +254,7 @@ impl Gateway {
         permit: &Permit,
     ) -> Request<Outgoing> {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
-        if guarded.guard.mode == Mode::Enforce {
+        if guarded.guard.marks() {
             let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
             headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
         }
@@ -258,6 +273,22 @@ impl Gateway {
         let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
         drop(hold);
         answer
+    }
+}
+
+impl Guard {
+    /// What a request counts as that goes on although the guard would refuse it; none: it is refused.
+    fn instead(&self) -> Option<Verdict> {
+        match (self.mode, self.safe_methods) {
+            (Mode::Shadow, _) => Some(Verdict::Shadowed),
+            (Mode::Enforce, SafeMethods::Collapse) => Some(Verdict::Passed),
+            (Mode::Enforce, SafeMethods::Pass | SafeMethods::Guard) => None,
+        }
+    }
+
+    /// Whether the gateway says something of its own to the upstream, and to the first client.
+    fn marks(&self) -> bool {
+        self.instead().is_none()
     }
 }
 

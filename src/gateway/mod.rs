@@ -18,10 +18,12 @@ mod probe;
 mod problem;
 mod queue;
 mod read;
+mod reads;
 mod routes;
 mod settings;
 mod tally;
 mod target;
+mod tokens;
 mod upgrade;
 mod word;
 
@@ -32,7 +34,7 @@ pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
     Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
-    PathParameters, Probing, Route, Settings, StoreFailure, Underscores,
+    PathParameters, Probing, Route, SafeMethods, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
@@ -210,14 +212,7 @@ fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
 
 impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
-        let mut guard = route.guard.clone()?;
-        if guard.mode == Mode::Shadow {
-            // Records of a trial must never answer for real ones.
-            guard.keys.namespace.insert_str(0, "shadow/");
-            // Nor does a trial ask for anything that no client asked for.
-            (guard.keys.probe, guard.probing) = (None, None);
-        }
-        let guard = Arc::new(guard);
+        let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
         let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
         Some(Self { guard, terms })
@@ -252,11 +247,14 @@ impl Gateway {
         let page = cors.map(|cors| (cors, origin.as_ref()));
         let refused = answer.is_err();
         let (mut response, verdict) = match answer {
-            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
+            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued))) => {
+                (response, verdict)
+            }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
-        if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
+        let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
+        if unread && client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -286,6 +284,9 @@ impl Gateway {
         if let Some(question) = settings.operations.as_ref().and_then(asked) {
             return self.tell_operation(question, tally).await;
         }
+        if self.issues_at(head.uri.path()) {
+            return self.issue_token(tokens::Wish { head: &head, target: &target, client, trusted }, tally).await;
+        }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
@@ -300,7 +301,7 @@ impl Gateway {
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
-        match &self.shared.guards[index] {
+        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await

@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// The path where clients get tokens; none: there are none.
+    pub tokens: Option<String>,
     /// How tokens are believed that say who calls; none: no scope reads any.
     pub jwt: Option<jwt::Settings>,
 }
@@ -113,6 +115,8 @@ pub struct Guard {
     pub keys: keys::Settings,
     /// Lease, retention, outcomes, doubt.
     pub policy: Policy,
+    /// What becomes of safe methods.
+    pub safe_methods: SafeMethods,
     /// What the upstream gets as `Idempotency-Key` where the request has none.
     pub forwarded_key: ForwardedKey,
     /// What a duplicate of a completed operation gets.
@@ -139,6 +143,31 @@ pub struct Guard {
     pub outcome_headers: OutcomeHeaders,
     /// When the upstream is asked about operations in doubt; none: it is not.
     pub probing: Option<Probing>,
+}
+
+impl Guard {
+    /// The guard as it acts.
+    #[must_use]
+    pub fn acting(mut self) -> Self {
+        if self.mode == Mode::Shadow {
+            // Records of a trial must never answer for real ones.
+            self.keys.namespace.insert_str(0, "shadow/");
+            // Nor does a trial ask for anything that no client asked for.
+            (self.keys.probe, self.probing) = (None, None);
+        }
+        self
+    }
+}
+
+/// What becomes of safe methods (RFC 9110, section 9.2.1) on a guarded route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SafeMethods {
+    /// They pass without guard.
+    Pass,
+    /// They are guarded like any other.
+    Guard,
+    /// Reads that come at the same time share one answer. None is refused: one that can have no share passes.
+    Collapse,
 }
 
 /// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].

@@ -37,6 +37,8 @@ pub struct Arrival {
     pub made: Option<Time>,
     /// When it may act, if nothing is known of the operation; none: at any time.
     pub validities: Vec<Validity>,
+    /// Until when its key by itself gives a right to act, where it is one that ends: no record of it is forgotten before.
+    pub good_until: Option<Time>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
 }
 
@@ -70,6 +72,7 @@ impl Arrival {
             probe: None,
             made: None,
             validities: Vec::new(),
+            good_until: None,
             canonical,
         }
     }
@@ -93,8 +96,14 @@ impl Arrival {
         self
     }
 
+    /// The same, with a record that is not forgotten before this time.
+    #[must_use]
+    pub fn remembered_until(self, end: Time) -> Self {
+        Self { good_until: self.good_until.max(Some(end)), ..self }
+    }
+
     /// Why it gives no right to act at this moment, if nothing is known of the operation.
-    pub(super) fn untimely(&self, policy: &Policy, now: Time) -> Option<Untimely> {
+    pub fn untimely(&self, policy: &Policy, now: Time) -> Option<Untimely> {
         let outside = self.validities.iter().find_map(|span| span.untimely(now));
         outside.or_else(|| policy.untimely(self.made, now))
     }

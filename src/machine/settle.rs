@@ -24,12 +24,15 @@ pub enum Ending {
     },
     /// Not a byte of the request reached the upstream.
     NotSent,
+    /// There is no answer, and the request asked for nothing to be done: a read.
+    Harmless,
     /// The upstream may have acted.
     Unknown(Cause),
 }
 
 /// What settling asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way into the store")]
 pub enum Settling {
     /// Write this record. Written, the attempt is settled; lost, ask again with what was found.
     Write {
@@ -86,7 +89,7 @@ pub fn settle(held: &Record, found: Option<&Record>, ending: &Ending, policy: &P
         return Settling::Done(Settled::Kept(found.expires));
     }
     match ending {
-        Ending::Answered { judgement: Judgement::Release, .. } => {
+        Ending::Answered { judgement: Judgement::Release, .. } | Ending::Harmless => {
             Settling::Remove { fence: found.fence, settled: Settled::Released }
         }
         // A never-sent attempt proves nothing about the ones before it.
@@ -101,7 +104,7 @@ pub fn settle(held: &Record, found: Option<&Record>, ending: &Ending, policy: &P
 /// The store has lost the record. What is known is written again; what frees the key is done already.
 fn settle_absent(held: &Record, ending: &Ending, policy: &Policy, now: Time) -> Settling {
     match ending {
-        Ending::Answered { judgement: Judgement::Release, .. } => Settling::Done(Settled::Released),
+        Ending::Answered { judgement: Judgement::Release, .. } | Ending::Harmless => Settling::Done(Settled::Released),
         Ending::NotSent if held.number == 1 => Settling::Done(Settled::NotSent),
         _ => write(&held.anew(), Expect::Absent, ending, policy, now),
     }
@@ -115,7 +118,8 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
     let Ending::Answered { answer, retention, .. } = ending else { return Settling::Done(Settled::Doubted) };
     let expires = now.plus(remembered_for(*retention, policy));
     let record = base.moved_to(State::Completed { at: now, answer: answer.clone() }, expires);
-    Settling::Write { expect, record, settled: Settled::Kept(expires) }
+    let settled = Settled::Kept(record.expires);
+    Settling::Write { expect, record, settled }
 }
 
 /// How long a kept outcome is remembered. A wish of the outcome's own has its bounds: what counts on how long a route's
@@ -129,7 +133,7 @@ fn remembered_for(wish: Option<Duration>, policy: &Policy) -> Duration {
 fn doubt_cause(ending: &Ending) -> Option<Cause> {
     match ending {
         Ending::Answered { judgement: Judgement::Doubt, status, .. } => Some(Cause::Status(*status)),
-        Ending::Answered { .. } => None,
+        Ending::Answered { .. } | Ending::Harmless => None,
         Ending::NotSent => Some(Cause::RetryNotSent),
         Ending::Unknown(cause) => Some(*cause),
     }

@@ -34,12 +34,14 @@ mod outcome_headers;
 mod paths;
 mod probe;
 mod raw;
+mod reads;
 mod requests;
 mod servers;
 mod slow;
 mod status;
 mod streams;
 mod timeouts;
+mod tokens;
 mod upgrades;
 mod windows;
 
