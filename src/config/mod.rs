@@ -1,7 +1,9 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
 mod around;
+mod client_print;
 mod client_tls;
+mod client_word;
 mod compile;
 mod decode;
 mod define;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
+use super::client_print::ClientPrint;
 use super::decode::Decode;
 use super::define::{choice, section};
 use super::doubt;
@@ -170,10 +171,12 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// What is made of fingerprints that clients make.
+        client: ClientPrint = Default("{}"),
         /// How compressed bodies are decoded, so that their content counts and keys can be in it; absent: they are compared as sent.
         decode: Decode = Optional,
     }
-    later { "client", "version" }
+    later { "version" }
 }
 
 section! {
