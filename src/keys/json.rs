@@ -51,8 +51,9 @@ pub(super) fn scan<'a>(
         text: body,
         at: 0,
         out: Vec::with_capacity(body.len()),
-        members: Vec::new(),
-        scratch: Vec::new(),
+        // Room for what most documents have, so that it need not grow bit by bit.
+        members: Vec::with_capacity(32),
+        scratch: Vec::with_capacity(body.len()),
         typed,
         watches,
         wanted: vec![None; slots],
@@ -258,7 +259,7 @@ impl Scanner<'_> {
         self.out.push(b'"');
         loop {
             let rest = &self.text[self.at..];
-            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).ok_or(Fault::Invalid)?;
+            let plain = plain(rest).ok_or(Fault::Invalid)?;
             self.out.extend_from_slice(&rest[..plain]);
             self.at += plain + 1;
             match rest[plain] {
@@ -319,9 +320,12 @@ impl Scanner<'_> {
 
     /// The next byte that is no whitespace.
     fn peek(&mut self) -> Option<u8> {
-        let rest = &self.text[self.at..];
-        self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
-        self.text.get(self.at).copied()
+        loop {
+            match self.text.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                byte => return byte.copied(),
+            }
+        }
     }
 
     fn take(&mut self, byte: u8) -> bool {
@@ -333,6 +337,27 @@ impl Scanner<'_> {
     fn demand(&mut self, byte: u8) -> Result<(), Fault> {
         if self.take(byte) { Ok(()) } else { Err(Fault::Invalid) }
     }
+}
+
+/// How many bytes at the start of a string's text stand for themselves; none when there is no end to them. Eight at a
+/// time: a string is most of a document.
+fn plain(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // A byte's high bit, if the byte is below `less`, which is at most 128. Bits above the lowest one may be wrong.
+    let below = |word: u64, less: u64| word.wrapping_sub(ONES * less) & !word & HIGH;
+    let (words, _) = text.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let (quote, escape) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+        let ends = below(word, 0x20) | below(quote, 1) | below(escape, 1);
+        if ends != 0 {
+            return Some(at * 8 + ends.trailing_zeros() as usize / 8);
+        }
+    }
+    let start = words.len() * 8;
+    let end = text[start..].iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))?;
+    Some(start + end)
 }
 
 #[cfg(test)]
@@ -353,6 +378,19 @@ mod tests {
             ("[[],[[]],{}]", "[[],[[]],{}]"),
         ] {
             assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_byte_that_is_not_plain_is_found_wherever_it_stands() {
+        for before in 0..20 {
+            for byte in 0..=255 {
+                // What stands behind it may look alike.
+                let text = [&vec![b'z'; before][..], &[byte, b'"', byte, 0xff, b'\\'], &[b'!'; 9]].concat();
+                let ends = matches!(byte, b'"' | b'\\' | 0..=0x1f);
+                assert_eq!(plain(&text), Some(before + usize::from(!ends)), "{byte} at {before}");
+                assert_eq!(plain(&vec![b' '; before]), None);
+            }
         }
     }
 
