@@ -3,6 +3,7 @@
 
 pub mod answer_head;
 pub mod codec;
+pub mod coding;
 mod dice;
 pub mod form;
 pub mod json;
@@ -19,9 +20,10 @@ mod view;
 pub type Check = fn(&[u8]);
 
 /// Every target by its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Check); 8] = [
+pub const TARGETS: [(&str, Check); 9] = [
     ("answer_head", answer_head::check),
     ("codec", codec::check),
+    ("coding", coding::check),
     ("form", form::check),
     ("json", json::check),
     ("key_header", key_header::check),

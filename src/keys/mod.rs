@@ -18,6 +18,7 @@ mod json;
 mod leaves;
 mod multipart;
 mod netstring;
+mod normalize;
 mod number;
 pub mod path;
 mod pointer;
@@ -29,6 +30,7 @@ mod settings;
 mod source;
 mod spelling;
 mod token;
+mod value;
 
 use std::sync::Arc;
 
@@ -42,8 +44,11 @@ pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
+pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
-pub use settings::{CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use settings::{
+    CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source, Typed,
+};
 pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
 use bytes::Bytes;
@@ -97,6 +102,11 @@ impl Settings {
         let probed = self.probe.iter().flat_map(ProbeTemplate::header_names);
         let more = self.require_same.iter().chain(&self.fingerprint.headers).chain(probed).cloned();
         scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
+    }
+
+    /// Values of the key that count in one form there, and as they were sent where requests are compared.
+    pub fn typed_in_the_key_alone(&self) -> Vec<&Source> {
+        source::typed(&self.sources).filter(|source| !self.fingerprint.typed.holds(source)).collect()
     }
 
     /// How many bytes a body of this length may decode to while its request is looked at; 0 when it is not decoded.
@@ -159,8 +169,9 @@ pub fn check_head(
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
     client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
-    let found = source::find(&settings.sources, &View { headers, query, body: None })?;
-    refuse_missing(settings, &found)?;
+    let view = View { headers, query, body: None };
+    let found = source::find(&settings.sources, &view)?;
+    refuse_missing(settings, &found, &view)?;
     dated::made(settings, &found)?;
     let scope = scope::values(&settings.scope, headers, caller)?;
     issued::recognise(settings, &found, &scope).map(|_| ())
@@ -260,7 +271,7 @@ fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> 
     let shown = client_print::shown(settings.fingerprint.client.as_ref(), &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found)?;
+    refuse_missing(settings, &found, &view)?;
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
@@ -286,12 +297,16 @@ fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>
     source::frame_parts(frame, key);
 }
 
-fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal> {
+fn refuse_missing(settings: &Settings, found: &Found<'_>, view: &View<'_>) -> Result<(), Refusal> {
     if !matches!(found, Found::Absent) || settings.missing == Missing::Pass {
         return Ok(());
     }
-    let sources: Vec<_> = settings.sources.iter().map(ToString::to_string).collect();
-    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {}.", sources.join(", "))))
+    let listed =
+        |sources: &mut dyn Iterator<Item = &Source>| sources.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let sources = listed(&mut settings.sources.iter());
+    let parts = listed(&mut source::absent_parts(&settings.sources, view).into_iter());
+    let parts = if parts.is_empty() { parts } else { format!(" Not there, null or blank: {parts}.") };
+    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {sources}.{parts}")))
 }
 
 /// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.

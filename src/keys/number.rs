@@ -65,11 +65,20 @@ impl<'a> Number<'a> {
         if self.negative {
             out.push(b'-');
         }
-        let kept = self.whole.len() + self.fraction.len() - self.trailing_zeros();
-        out.extend(self.digits().take(kept).skip_while(|digit| *digit == b'0'));
-        if self.exponent != 0 {
+        let start = out.len();
+        let whole = if self.whole == b"0" { &[] } else { self.whole };
+        out.extend_from_slice(whole);
+        let leading =
+            if whole.is_empty() { self.fraction.iter().take_while(|digit| **digit == b'0').count() } else { 0 };
+        out.extend_from_slice(&self.fraction[leading..]);
+        let zeros = out[start..].iter().rev().take_while(|digit| **digit == b'0').count();
+        out.truncate(out.len() - zeros);
+        match i8::try_from(self.exponent) {
+            Ok(0) => {}
+            // What amounts of money have, and the like.
+            Ok(exponent @ -9..0) => out.extend([b'e', b'-', b'0' + exponent.unsigned_abs()]),
             // Writing to a vector cannot fail.
-            let _ = write!(out, "e{}", self.exponent);
+            _ => drop(write!(out, "e{}", self.exponent)),
         }
     }
 }

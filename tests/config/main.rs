@@ -10,6 +10,7 @@ mod encryption;
 mod explain;
 mod explain_diff;
 mod key_age;
+mod normalize;
 mod operations;
 mod probe;
 mod reads;
