@@ -171,5 +171,6 @@ fn note(expires: Time, now: Time) -> Record {
         namespace: NamespaceTag(0),
         expires,
         probe: None,
+        beside: None,
     }
 }

@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{key_age, key_source, policy, probe, scope};
+use super::{key_age, key_source, policy, probe, scope, second};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -28,6 +28,13 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy::compile(section, keys.as_ref(), key_age::compile(section, report), around, report);
+    let also = match &section.also {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => {
+            policy.as_ref().and_then(|policy| second::guard(&at.value, section, policy, report)).map(Some)
+        }
+    };
     let probing = match &section.probe {
         Field::Absent => Some(None),
         Field::Broken => None,
@@ -41,6 +48,7 @@ pub(super) fn compile(
         keys: keys?,
         policy: policy?,
         probing: probing?,
+        also: also?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: *section.in_flight.value()?,
@@ -73,8 +81,14 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         Field::Broken => None,
         Field::Given(at) => probe::template(route, at, &sources, &scope, report).map(Some),
     };
+    let also = match &section.also {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => second::keys(&at.value, section, namespace, &sources, around, report).map(Some),
+    };
     Some(keys::Settings {
         probe: probe?,
+        also: also?,
         namespace: namespace.clone(),
         sources,
         dated: section.key_age.either(|_| true, || false)?,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
+use super::also::Also;
 use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
@@ -78,6 +79,8 @@ section! {
         key: Vec<Field<KeySource>> = Required("write `key: [{ header: Idempotency-Key }]`"),
         /// Part of every operation's identity (default: the route's name); keep it when renaming the route.
         namespace: Name = Optional,
+        /// A second key, of which a request needs the right to act as well; absent: there is none.
+        also: Also = Optional,
         /// How keys say when they were made; absent: they do not. Then one that is too old to be new, and of which nothing is known, is 410.
         key_age: KeyAge = Optional,
         /// What a request without key gets: 400, or a pass without guard.

@@ -17,7 +17,8 @@ impl Gateway {
 
     /// Refuses a scope's word from a peer who cannot give it.
     fn check_trust(&self, guard: &Guard, trusted: bool) -> Result<(), Problem> {
-        if let Some(name) = guard.keys.scope.trusted_header()
+        let also = guard.keys.also.as_ref().and_then(|also| also.scope.as_ref());
+        if let Some(name) = guard.keys.scope.trusted_header().or_else(|| also?.trusted_header())
             && !trusted
             && !self.shared.settings.trusted_proxies.is_empty()
         {

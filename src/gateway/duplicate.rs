@@ -10,9 +10,39 @@ use super::settings::{Guard, OnDuplicate};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Witness};
 use crate::upstream::headers;
 
+/// Which of a route's keys is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    First,
+    Second,
+}
+
 /// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
 pub(super) fn tell(
     guard: &Guard,
+    (duplicate, key): (Duplicate, Key),
+    origin: Option<&HeaderValue>,
+    outlook: &Outlook<'_>,
+) -> Result<Response<Body>, Problem> {
+    match (key, &guard.also) {
+        (Key::Second, Some(also)) => {
+            let manner = (also.duplicate, also.duplicate_status);
+            let source = || guard.keys.second_key();
+            tell_of(guard, manner, duplicate, origin, outlook)
+                .map_err(|problem| Problem::Also { source: source(), problem: Box::new(problem) })
+        }
+        (Key::First | Key::Second, _) => {
+            tell_of(guard, (guard.duplicate, guard.duplicate_status), duplicate, origin, outlook)
+        }
+    }
+}
+
+/// How a duplicate of a completed operation is told, and the status of a refusal.
+type Manner = (OnDuplicate, StatusCode);
+
+fn tell_of(
+    guard: &Guard,
+    manner: Manner,
     duplicate: Duplicate,
     origin: Option<&HeaderValue>,
     outlook: &Outlook<'_>,
@@ -33,15 +63,20 @@ pub(super) fn tell(
             expires: None,
             detail: "The operation is done. Its answer is shown only to the credentials of the first request.",
         }),
-        Duplicate::Completed(record) => tell_completed(guard, record, origin),
+        Duplicate::Completed(record) => tell_completed(guard, manner, record, origin),
     }
 }
 
-fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Result<Response<Body>, Problem> {
+fn tell_completed(
+    guard: &Guard,
+    (duplicate, status): Manner,
+    record: Record,
+    origin: Option<&HeaderValue>,
+) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
-    if guard.duplicate == OnDuplicate::Reject {
+    if duplicate == OnDuplicate::Reject {
         let detail = "The operation is done. This route does not repeat answers.";
-        return Err(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
+        return Err(Problem::Duplicate { status, expires: Some(expires), detail });
     }
     match record.state {
         State::Completed { answer: Answer::Recorded(recorded), .. } => replay(recorded, guard, origin, expires),

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::again;
 use super::attempt::Attempt;
-use super::duplicate::tell;
+use super::duplicate::{Key, tell};
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
@@ -17,7 +17,7 @@ use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
 use crate::keys::{self, Caller, Named};
-use crate::machine::{Arrival, Duplicate, Ending};
+use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
@@ -28,7 +28,7 @@ enum Ruling {
     Act(Permit),
     /// The store is away, and it may act all the same.
     Unseen(Permit),
-    Duplicate(Duplicate),
+    Duplicate(Duplicate, Key),
 }
 
 impl Gateway {
@@ -75,9 +75,17 @@ impl Gateway {
         match self.rule(guarded, routed.index, &arrival, tally).await {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
-            Ok(Ruling::Duplicate(duplicate)) => {
+            Ok(Ruling::Duplicate(duplicate, key)) => {
                 routed.metrics.duplicate();
-                match tell(guard, duplicate, headers::origin(&head.headers), &self.outlook(guard, routed.metrics)) {
+                if key == Key::Second {
+                    routed.metrics.also_refused();
+                }
+                match tell(
+                    guard,
+                    (duplicate, key),
+                    headers::origin(&head.headers),
+                    &self.outlook(guard, routed.metrics),
+                ) {
                     _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
                     told => told.map(|response| (response, Verdict::Replayed)),
                 }
@@ -110,27 +118,32 @@ impl Gateway {
         let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
         let mut asks = guard.probing.is_some();
         loop {
-            let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
+            let admitted = match self.arbiter.admit(arrival, &guarded.terms).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
-                Ok(Admitted::Duplicate(duplicate)) => duplicate,
-                Ok(Admitted::Untimely(untimely)) => return Err(untimely.into()),
-                Err(error) => match self.admit_unseen(guarded, arrival, &error).await? {
-                    Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
-                    Admitted::Duplicate(duplicate) => duplicate,
-                    Admitted::Untimely(untimely) => return Err(untimely.into()),
-                },
+                Ok(told) => told,
+                Err(error) => self.admit_unseen(guarded, arrival, &error).await?,
+            };
+            let (duplicate, key) = match admitted {
+                Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
+                Admitted::Duplicate(duplicate) => (duplicate, Key::First),
+                Admitted::Also(duplicate) => (duplicate, Key::Second),
+                Admitted::Untimely(untimely) => return Err(untimely.into()),
+            };
+            let taken = match (key, &arrival.also) {
+                (Key::Second, Some(also)) => also.operation,
+                (Key::First | Key::Second, _) => arrival.operation,
             };
             if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
                 asks = false;
                 tally.if_left(Verdict::InDoubt);
-                self.probe_now(guarded, index, arrival).await;
+                self.probe_taken(guarded, index, arrival, taken).await;
                 continue;
             }
             if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
-                return Ok(Ruling::Duplicate(duplicate));
+                return Ok(Ruling::Duplicate(duplicate, key));
             }
             tally.if_left(Verdict::InFlight);
-            queue.wait(&self.arbiter.shared().lines, arrival.operation).await?;
+            queue.wait(&self.arbiter.shared().lines, taken).await?;
         }
     }
 
@@ -164,7 +177,9 @@ impl Gateway {
         let slot = match self.shared.slots.take(routed.index) {
             Ok(slot) => slot,
             Err(what) => {
-                self.free(permit).await;
+                if let Err(error) = permit.free().await {
+                    tracing::error!(%error, "a key was not freed");
+                }
                 return Err(Problem::Overloaded(what));
             }
         };
@@ -201,21 +216,6 @@ impl Gateway {
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
                 Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
             }
-        }
-    }
-
-    /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
-    /// own settles: were it dropped with a client that leaves now, the permit would mean doubt.
-    async fn free(&self, permit: Permit) {
-        let tasks = self.arbiter.shared().tasks.clone();
-        let persisting = tasks.clone();
-        let settling = tasks.spawn(async move {
-            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-                persisting.spawn(unsettled.persist());
-            }
-        });
-        if let Err(error) = settling.await {
-            tracing::error!(%error, "a key was not freed");
         }
     }
 

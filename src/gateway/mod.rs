@@ -31,8 +31,8 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders, PathParameters,
-    Probing, Route, Settings, StoreFailure, Underscores,
+    Also, Cors, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
+    PathParameters, Probing, Route, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
@@ -190,10 +190,18 @@ impl Guarded {
             guard.keys.namespace.insert_str(0, "shadow/");
             // Nor does a trial ask for anything that no client asked for.
             (guard.keys.probe, guard.probing) = (None, None);
+            if let Some(also) = &mut guard.keys.also {
+                also.namespace.insert_str(0, "shadow/");
+            }
         }
         let guard = Arc::new(guard);
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
+        let terms = Terms {
+            policy: Arc::new(guard.policy.clone()),
+            beside: guard.also.as_ref().map(|also| Arc::new(also.policy.clone())),
+            route: Arc::clone(metrics),
+            schedule,
+        };
         Some(Self { guard, terms })
     }
 }

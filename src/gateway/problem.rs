@@ -121,6 +121,13 @@ pub enum Problem {
     StoreUnavailable,
     /// The record is of no known form, or sealed under a key that is not there.
     RecordUnreadable,
+    /// The same of the request's second key; its first one is free.
+    Also {
+        /// Where the second key comes from.
+        source: String,
+        /// What is so.
+        problem: Box<Self>,
+    },
 }
 
 /// A row of the table.
@@ -212,9 +219,18 @@ impl Problem {
             Self::StoreUnavailable => {
                 row(S::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
             }
+            Self::Also { problem, .. } => problem.row(),
             Self::RecordUnreadable => {
                 row(S::SERVICE_UNAVAILABLE, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
             }
+        }
+    }
+
+    /// What is so, of whichever key.
+    fn bare(&self) -> &Self {
+        match self {
+            Self::Also { problem, .. } => problem.bare(),
+            own => own,
         }
     }
 
@@ -249,6 +265,7 @@ impl Problem {
             Self::InFlight { again, .. } | Self::OutcomeUnknown { again } => Some(*again),
             Self::UpstreamTimeout { again } | Self::UpstreamFailed { again } => *again,
             Self::UpstreamUnreachable { .. } | Self::Overloaded(_) | Self::StoreUnavailable => Some(again::soon()),
+            Self::Also { problem, .. } => return problem.retry_after(),
             _ => None,
         };
         again.map(again::seconds)
@@ -283,7 +300,7 @@ impl Problem {
         if let Some(seconds) = after {
             problem["retry_after"] = json!(seconds);
         }
-        if let Self::AlreadyExecuted { status: Some(original), .. } = self {
+        if let Self::AlreadyExecuted { status: Some(original), .. } = self.bare() {
             problem["original_status"] = json!(original);
         }
         problem.to_string()

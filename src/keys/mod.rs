@@ -1,5 +1,6 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
+mod also;
 mod caller;
 mod content;
 mod dated;
@@ -23,12 +24,12 @@ mod spelling;
 use std::sync::Arc;
 
 pub use caller::Caller;
-pub use explain::{Explanation, Piece, explain};
+pub use explain::{Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
-pub use settings::{CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use settings::{Also, CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -77,12 +78,18 @@ impl Settings {
     pub fn headers(&self) -> Vec<HeaderName> {
         let probed = self.probe.iter().flat_map(ProbeTemplate::header_names);
         let more = self.require_same.iter().chain(&self.fingerprint.headers).chain(probed).cloned();
-        scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
+        let second = self.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
+        scope::header_names(&self.scope).chain(second).chain(self.key_headers()).chain(more).collect()
+    }
+
+    /// The sources of each key.
+    fn all_sources(&self) -> impl Iterator<Item = &[Source]> {
+        std::iter::once(&self.sources[..]).chain(self.also.as_ref().map(|also| &also.sources[..]))
     }
 
     /// The header fields that keys come in.
     pub fn key_headers(&self) -> Vec<HeaderName> {
-        source::header_names(&self.sources).cloned().collect()
+        self.all_sources().flat_map(source::header_names).cloned().collect()
     }
 }
 
@@ -116,9 +123,11 @@ pub fn check_head(
     caller: &Caller,
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
-    let found = source::find(&settings.sources, &View { headers, query, body: None })?;
+    let view = View { headers, query, body: None };
+    let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
     dated::made(settings, &found)?;
+    also::check_head(settings, &view, caller)?;
     scope::values(&settings.scope, headers, caller).map(|_| ())
 }
 
@@ -139,6 +148,8 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
     let raw = fingerprint::raw(&request, &settings.fingerprint);
     let credentials = scope::credentials(settings, &request.headers);
+    let also = derived.also.as_ref();
+    let also = also.map(|also| also.named(settings, &request.headers, &derived.scope, credentials));
     let (known, scanned) = (body.canonical.into_inner(), body.json.into_inner());
     let (counted, later) = (settings.fingerprint.clone(), Arc::clone(&request));
     let canonical = move || {
@@ -148,7 +159,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
-    Ok(Named::Operation(arrival.with_made(made).with_probe(probe)))
+    Ok(Named::Operation(arrival.with_made(made).with_probe(probe).with_also(also)))
 }
 
 /// Says which namespace a record belongs to.
@@ -161,6 +172,8 @@ struct Derived<'a> {
     /// None when there is no key and the route lets such requests pass.
     key: Option<Key<'a>>,
     scope: Vec<scope::Value<'a>>,
+    /// None when there is no second key, or none is asked for.
+    also: Option<also::Second<'a>>,
 }
 
 impl Derived<'_> {
@@ -187,11 +200,12 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
+    let also = also::derive(settings, &view, &request.caller, &scope)?;
     let key = match found {
         Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
         Found::Absent | Found::NeedsBody => None,
     };
-    Ok(Derived { key, scope })
+    Ok(Derived { key, scope, also })
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
@@ -227,8 +241,9 @@ fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> 
         }
         Ok(())
     };
-    source::header_names(&settings.sources).try_for_each(check)?;
-    scope::header_names(&settings.scope).try_for_each(|name| check(&name))?;
+    settings.all_sources().flat_map(source::header_names).try_for_each(check)?;
+    let second = settings.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
+    scope::header_names(&settings.scope).chain(second).try_for_each(|name| check(&name))?;
     let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
     match identity.chain(&settings.require_same).find(|name| header::is_hop_by_hop(headers, name)) {
         Some(name) => Err(Refusal::Unreliable(format!("The header {name} is named in Connection."))),

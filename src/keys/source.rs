@@ -185,7 +185,8 @@ impl<'a> Body<'a> {
             return Ok(None);
         }
         let probed = || self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
-        let pointers = || self.settings.sources.iter().flat_map(leaves).filter_map(Source::pointer).chain(probed());
+        let sources = || self.settings.all_sources().flatten();
+        let pointers = || sources().flat_map(leaves).filter_map(Source::pointer).chain(probed());
         let scan =
             match self.json.get_or_init(|| fingerprint::scan(self.request, &self.settings.fingerprint, pointers())) {
                 Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),

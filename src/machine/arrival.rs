@@ -37,7 +37,22 @@ pub struct Arrival {
     pub made: Option<Time>,
     /// When it may act, if nothing is known of the operation; none: at any time.
     pub validities: Vec<Validity>,
+    /// The second operation that it names, where it names two. It may act when it may act on both.
+    pub also: Option<Box<Also>>,
+    /// The operation that an attempt would hold beside this one.
+    pub(super) beside: Option<Box<OperationId>>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
+}
+
+/// A second operation that a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Also {
+    /// The operation.
+    pub operation: OperationId,
+    /// The namespace that its key lives in.
+    pub namespace: NamespaceTag,
+    /// Digest of what a replay by it has to show; none when its scope proves as much as the first one's.
+    pub credentials: Option<Print>,
 }
 
 /// How a request compares with the one on record.
@@ -70,6 +85,8 @@ impl Arrival {
             probe: None,
             made: None,
             validities: Vec::new(),
+            also: None,
+            beside: None,
             canonical,
         }
     }
@@ -91,6 +108,22 @@ impl Arrival {
     pub fn valid_within(mut self, span: Validity) -> Self {
         self.validities.push(span);
         self
+    }
+
+    /// The same, with the second operation that it names.
+    #[must_use]
+    pub fn with_also(self, also: Option<Also>) -> Self {
+        Self { beside: also.map(|also| Box::new(also.operation)), also: also.map(Box::new), ..self }
+    }
+
+    /// The same request as it asks to act on the second operation: for whoever holds the first. Whether it comes in time,
+    /// and how the upstream could be asked, is the first one's matter.
+    pub fn second(&self) -> Option<Self> {
+        let Also { operation, namespace, credentials } = *self.also.as_deref()?;
+        // Known by now, in most cases: the first one's claim holds it.
+        let Prints { raw, canonical, settings } = self.prints();
+        let second = Self::new(operation, namespace, raw, settings, credentials, move || canonical);
+        Some(Self { beside: Some(Box::new(self.operation)), ..second })
     }
 
     /// Why it gives no right to act at this moment, if nothing is known of the operation.

@@ -3,7 +3,7 @@
 //!
 //! Layout: format version (1), attempt id (16), record version (4, big endian); then fingerprint version (1),
 //! kind (1), attempt number, namespace (4), settings (4), raw print (16), canonical print (16), credentials (16, if the
-//! kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
+//! kind says so), the operation held beside (32, if the kind says so), expiry; then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
 //! expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
 //!
 //! What the kind asks for comes in two parts: the clear one, which stores and operators may see, then the secret one:
@@ -43,6 +43,9 @@ const WITH_PROBE: u8 = 0x40;
 
 /// Set in the kind byte when the secret part is sealed.
 const SEALED: u8 = 0x20;
+/// Set in the kind byte when the record names an operation that was held beside its own. Gateways that do not know the
+/// flag take the whole byte for an unknown kind: a pair of which they see one half is none of theirs.
+const WITH_BESIDE: u8 = 0x10;
 
 /// What a sealed part begins with. A clear one begins with a number, and no number is spelt so: whatever becomes of the
 /// flag, a sealed part is never taken for a clear one.
@@ -215,7 +218,8 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     out.byte(FINGERPRINT_VERSION);
     let credentials = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
     let probe = if record.probe.is_some() { WITH_PROBE } else { 0 };
-    out.byte(kind_of(&record.state) | credentials | probe | sealed);
+    let beside = if record.beside.is_some() { WITH_BESIDE } else { 0 };
+    out.byte(kind_of(&record.state) | credentials | probe | sealed | beside);
     out.varint(record.number.into());
     out.bytes(&record.namespace.0.to_be_bytes());
     out.bytes(&record.prints.settings.to_be_bytes());
@@ -223,6 +227,9 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     out.bytes(&record.prints.canonical.0);
     if let Some(credentials) = record.credentials {
         out.bytes(&credentials.0);
+    }
+    if let Some(beside) = &record.beside {
+        out.bytes(&beside.0);
     }
     out.varint(record.expires.0);
     encode_state(out, &record.state, record.expires);
@@ -246,10 +253,12 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
     let prints =
         Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
+    let beside =
+        if kind & WITH_BESIDE == 0 { None } else { Some(Box::new(OperationId(from.array("operation beside")?))) };
     let expires = Time(from.varint("expiry")?);
-    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED), expires)?;
+    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED | WITH_BESIDE), expires)?;
     let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
-    Ok((Record { fence, number, state, prints, credentials, namespace, expires, probe }, kind & SEALED != 0))
+    Ok((Record { fence, number, state, prints, credentials, namespace, expires, probe, beside }, kind & SEALED != 0))
 }
 
 fn kind_of(state: &State) -> u8 {

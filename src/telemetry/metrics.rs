@@ -55,6 +55,7 @@ pub struct RouteMetrics {
     outcomes: Vec<IntCounter>,
     probes: Vec<IntCounter>,
     duplicates: IntCounter,
+    also_refused: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
     outcome_headers_unclear: IntCounter,
@@ -82,6 +83,7 @@ struct Families {
     outcomes: IntCounterVec,
     probes: IntCounterVec,
     duplicates: IntCounterVec,
+    also_refused: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
     outcome_headers_unclear: IntCounterVec,
@@ -297,6 +299,11 @@ impl RouteMetrics {
         self.duplicates.inc();
     }
 
+    /// A request's first key was new, and its second one was on record.
+    pub fn also_refused(&self) {
+        self.also_refused.inc();
+    }
+
     /// A request was let through and failed at the upstream.
     pub fn executed_but_failed(&self) {
         self.executed_but_failed.inc();
@@ -332,6 +339,7 @@ impl Families {
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
             probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
+            also_refused: counter("also_refused_total", "Duplicates by a route's second key alone.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
             executed_but_failed: counter(
                 "executed_but_failed_total",
@@ -361,6 +369,7 @@ impl Families {
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
             probes: ProbeFinding::ALL.iter().map(|f| self.probes.with_label_values(&[name, f.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
+            also_refused: self.also_refused.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
             outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),

@@ -7,6 +7,7 @@ use crate::config::values::span_text;
 use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::{gateway, keys};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.section("key", |page| {
@@ -15,13 +16,16 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
         }
     });
     page.put("namespace", quoted(&guard.keys.namespace));
+    if let (Some(keys), Some(also)) = (&guard.keys.also, &guard.also) {
+        page.section("also", |page| show_also(page, keys, also));
+    }
     if let Some(skew) = guard.policy.clock_skew {
         page.section("key_age", |page| {
             page.put("from", "uuid_v7");
             page.put("clock_skew", span_text(skew));
         });
     }
-    page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
+    page.put("missing", missing(guard.keys.missing));
     page.put("scope", scope(&guard.keys.scope));
     page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
     page.put("duplicate_status", guard.duplicate_status.as_u16());
@@ -66,6 +70,28 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("query", list(&settings.ignore_query));
         });
     });
+}
+
+fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
+    page.section("key", |page| {
+        for part in &keys.sources {
+            page.item(|page| page.line(&source(part)));
+        }
+    });
+    page.put("namespace", quoted(&keys.namespace));
+    page.put("missing", missing(keys.missing));
+    if let Some(own) = &keys.scope {
+        page.put("scope", scope(own));
+    }
+    page.put("duplicate", if also.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
+    page.put("duplicate_status", also.duplicate_status.as_u16());
+    page.put("retention", span_text(also.policy.retention));
+    page.put("doubt_retention", span_text(also.policy.doubt_retention));
+    page.section("fingerprint", |page| page.put("compare", also.policy.compare));
+}
+
+fn missing(missing: Missing) -> &'static str {
+    if missing == Missing::Reject { "reject" } else { "pass" }
 }
 
 fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_after: Duration) {

@@ -65,6 +65,9 @@ impl Problem {
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
+            Self::Also { source, problem } => {
+                format!("It is the second key ({source}) that is taken. {}", problem.detail())
+            }
             Self::RecordUnreadable => {
                 "The operation has a record that this gateway cannot read. Nothing was forwarded.".to_owned()
             }

@@ -79,8 +79,9 @@ fn record() -> impl Strategy<Value = Record> {
         settings,
     });
     let credentials = prop::option::of(any::<[u8; 16]>().prop_map(Print));
-    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), time(), probe()).prop_map(
-        |(fence, number, state, prints, credentials, namespace, expires, probe)| Record {
+    let beside = prop::option::of(any::<[u8; 32]>().prop_map(|id| Box::new(OperationId(id))));
+    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), time(), probe(), beside).prop_map(
+        |(fence, number, state, prints, credentials, namespace, expires, probe, beside)| Record {
             fence,
             number,
             state,
@@ -89,6 +90,7 @@ fn record() -> impl Strategy<Value = Record> {
             namespace: NamespaceTag(namespace),
             expires,
             probe,
+            beside,
         },
     )
 }
@@ -146,6 +148,7 @@ fn sample() -> Record {
         namespace: NamespaceTag(0x0506_0708),
         expires: Time(1_790_086_400_000),
         probe: None,
+        beside: None,
     }
 }
 
@@ -186,6 +189,24 @@ fn the_format_of_a_probe_does_not_change_by_accident() {
         "80d21f01",
         "0d2f6f72646572733f7265663d6b",
         "02000d617574686f72697a6174696f6e084265617265722078050137",
+    );
+    assert_eq!(hex(&encode(&record)), golden);
+}
+
+/// The same for an operation that was held beside another one.
+#[test]
+fn the_format_of_a_pair_does_not_change_by_accident() {
+    let (expires, since) = (Time(1_790_000_259_200), Time(1_790_000_000_000));
+    let state = State::InDoubt { since, cause: Cause::Broken };
+    let beside = Some(Box::new(OperationId([0xE5; 32])));
+    let record = Record { state, credentials: None, expires, beside, ..sample() };
+    let golden = concat!(
+        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
+        "0111010506070801020304",
+        "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3",
+        "e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5",
+        "80c1d1a28c34",
+        "80d21f01",
     );
     assert_eq!(hex(&encode(&record)), golden);
 }

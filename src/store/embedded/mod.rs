@@ -255,6 +255,7 @@ impl EmbeddedStore {
             namespace: NamespaceTag(0),
             expires,
             probe: None,
+            beside: None,
         };
         self.change(&id, Expect::Absent, Some(&record)).await?;
         self.change(&id, Expect::Fence(record.fence), None).await?;
