@@ -20,3 +20,5 @@ mod permits;
 mod ward;
 #[path = "arbiter/watched.rs"]
 mod watched;
+#[path = "arbiter/window.rs"]
+mod window;

@@ -12,3 +12,5 @@ mod random;
 mod system;
 #[path = "machine/timely.rs"]
 mod timely;
+#[path = "machine/window.rs"]
+mod window;

@@ -17,7 +17,9 @@ mod probes;
 mod settling;
 mod shared;
 mod sweep;
+mod terms;
 mod unconfirmed;
+mod window;
 
 pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
@@ -29,13 +31,14 @@ pub use permit::{Permit, Unsettled};
 pub use probes::{Asking, Probes, Turn, Waiting};
 pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
+pub use terms::Terms;
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use doubts::Beside;
 use unconfirmed::Pending;
+use window::Met;
 
 use crate::clock::Clock;
 use crate::machine::{
@@ -43,7 +46,7 @@ use crate::machine::{
 };
 use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
-use crate::telemetry::{FilterAnswer, RouteMetrics, StoreOp};
+use crate::telemetry::{FilterAnswer, StoreOp};
 
 /// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
 /// made progress; more than a few in a row mean that the store is not telling the truth.
@@ -74,19 +77,6 @@ pub enum Admitted {
     Also(Duplicate),
     /// It may not: nothing is known of its key, and its key is too old, or not made yet.
     Untimely(Untimely),
-}
-
-/// Which policy and which route's counters an attempt runs under.
-#[derive(Clone)]
-pub struct Terms {
-    /// The rules.
-    pub policy: Arc<Policy>,
-    /// The rules of the operation that an attempt holds beside this one; none where a route has one guard.
-    pub beside: Option<Arc<Policy>>,
-    /// The route's counters.
-    pub route: Arc<RouteMetrics>,
-    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
-    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {
@@ -143,10 +133,13 @@ impl Arbiter {
             self.store.time().await?;
         }
         let perhaps_seen = self.ask_filter(id);
-        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
-            return Ok(Admitted::Duplicate(duplicate));
-        }
         let mut found = None;
+        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
+            match self.slid(id, duplicate, terms).await {
+                Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
+                Met::Moved(newer) => found = self.catch_up(id, newer).await?,
+            }
+        }
         for round in 0..ROUNDS {
             match self.round(found.as_ref(), arrival, terms, attempt).await? {
                 Round::Again(newer) => found = self.catch_up(id, newer).await?,
@@ -187,7 +180,10 @@ impl Arbiter {
             }
             Admission::Duplicate(duplicate) => {
                 self.remember(id, &duplicate);
-                Round::Told(Admitted::Duplicate(duplicate))
+                match self.slid(id, duplicate, terms).await {
+                    Met::Told(duplicate) => Round::Told(Admitted::Duplicate(duplicate)),
+                    Met::Moved(newer) => Round::Again(newer),
+                }
             }
             Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Admitted, Arbiter, Terms};
-use crate::machine::{Arrival, AttemptId, Policy};
+use crate::machine::{Arrival, AttemptId};
 use crate::store::StoreError;
 
 impl Arbiter {
@@ -33,24 +33,6 @@ impl Arbiter {
                 Ok(Admitted::Also(duplicate))
             }
             told @ (Admitted::Also(_) | Admitted::Untimely(_)) => Ok(told),
-        }
-    }
-}
-
-impl Terms {
-    /// The rules of the operation that is held beside the one that these are for.
-    pub fn policy_beside(&self) -> &Arc<Policy> {
-        self.beside.as_ref().unwrap_or(&self.policy)
-    }
-
-    /// The terms of the second operation. About its doubts nobody is asked: the first one's answer settles both.
-    #[must_use]
-    pub fn of_second(&self) -> Self {
-        Self {
-            policy: Arc::clone(self.policy_beside()),
-            beside: Some(Arc::clone(&self.policy)),
-            route: Arc::clone(&self.route),
-            schedule: None,
         }
     }
 }

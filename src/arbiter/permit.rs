@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::held::{Held, Renewal};
 use super::{Arbiter, Terms};
 use crate::clock::Clock;
-use crate::machine::{Cause, Ending, OperationId, Record, Settled, ending_of_both};
+use crate::machine::{AttemptId, Cause, Ending, OperationId, Record, Settled, ending_of_both};
 use crate::store::StoreError;
 use crate::telemetry::Outcome;
 
@@ -72,6 +72,11 @@ impl Permit {
     /// The operation; of two, the first.
     pub fn operation(&self) -> &OperationId {
         &self.own.id
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> AttemptId {
+        self.own.record.fence.attempt
     }
 
     /// The attempt's number, from 1.

@@ -188,7 +188,7 @@ mod tests {
     use crate::arbiter::Shared;
     use crate::clock::Clock;
     use crate::machine::{
-        Admission, Arrival, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, admit,
+        Admission, Arrival, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, Window, admit,
     };
     use crate::store::codec::CodecError;
     use crate::store::filter::{Filter, Settings};
@@ -243,6 +243,7 @@ mod tests {
             retention: hour,
             doubt_retention: hour,
             clock_skew: None,
+            window: Window::Fixed,
             in_doubt: InDoubt::Hold,
             compare: true,
             outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

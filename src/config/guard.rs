@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{key_age, key_source, policy, probe, scope, second};
+use super::{key_age, key_source, policy, probe, scope, second, window};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -40,6 +40,7 @@ pub(super) fn compile(
         Field::Broken => None,
         Field::Given(at) => probe::probing(at, report).map(Some),
     };
+    let forwarded_key = window::forwarded_key(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
     oddities(route, section, report);
@@ -49,6 +50,7 @@ pub(super) fn compile(
         policy: policy?,
         probing: probing?,
         also: also?,
+        forwarded_key: forwarded_key?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: *section.in_flight.value()?,

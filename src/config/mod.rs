@@ -33,6 +33,7 @@ mod show;
 mod tree;
 mod upstreams;
 mod values;
+mod window;
 
 use std::path::Path;
 use std::time::Duration;

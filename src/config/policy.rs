@@ -56,6 +56,7 @@ pub(super) fn compile(
         lease: section.lease.value()?.0,
         attempt_timeout: attempt_timeout?,
         retention: retention?,
+        window: *section.window.value()?,
         doubt_retention: doubt_retention?,
         clock_skew: age?.skew,
         in_doubt: in_doubt?,

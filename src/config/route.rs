@@ -16,7 +16,7 @@ use super::tree::Node;
 use super::values::{
     Count, DAY, GIB, HOUR, HostName, MIB, MINUTE, Name, Origin, Pointer, RefusalStatus, SECOND, Size, Span, Text,
 };
-use crate::machine::{Judgement, Outcomes, Preset, StatusRule};
+use crate::machine::{Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
 
 section! {
@@ -101,6 +101,10 @@ section! {
         patience: Span<10, { 10 * MINUTE }> = Default("2s"),
         /// How long an outcome is remembered; a route keyed by fingerprint states it itself.
         retention: Span<SECOND, { 3650 * DAY }> = Default("24h"),
+        /// When that ends: `fixed`, counted from the recording; `sliding`, counted anew from each duplicate that is told of it. Stating it says that the same key means another operation afterwards.
+        window: Window = Default("fixed"),
+        /// What the upstream gets as Idempotency-Key where the request has none: a name of the `operation`, the same in every window, or one for each (`window`). Default: `window` where `window` is stated, unless with `in_doubt: retry`.
+        forwarded_key: gateway::ForwardedKey = Optional,
         /// How long an attempt may go unheard of before it counts as lost.
         lease: Span<100, HOUR> = Default("15s"),
         /// What the upstream's statuses say about the operation.

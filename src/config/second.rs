@@ -12,7 +12,7 @@ use super::reader::{At, Field};
 use super::route::{Idempotency, Route};
 use super::values::span_text;
 use super::{key_source, scope};
-use crate::machine::Policy;
+use crate::machine::{Policy, Window};
 use crate::{gateway, keys};
 
 /// What names the second operation. `sources` are the first key's.
@@ -67,7 +67,8 @@ pub(super) fn guard(also: &Also, section: &Idempotency, policy: &Policy, report:
         );
     }
     let compare = compare(also.key.at()?, &also.fingerprint.value()?.compare, report)?;
-    let policy = Policy { retention, doubt_retention, compare, clock_skew: None, ..policy.clone() };
+    let policy =
+        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
     let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
     let status =
         also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;

@@ -7,7 +7,7 @@ use super::body::Body;
 use super::marks;
 use super::problem::Problem;
 use super::settings::{Guard, OnDuplicate};
-use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Witness};
+use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Window, Witness};
 use crate::upstream::headers;
 
 /// Which of a route's keys is on record.
@@ -24,21 +24,24 @@ pub(super) fn tell(
     origin: Option<&HeaderValue>,
     outlook: &Outlook<'_>,
 ) -> Result<Response<Body>, Problem> {
-    match (key, &guard.also) {
-        (Key::Second, Some(also)) => {
-            let manner = (also.duplicate, also.duplicate_status);
-            let source = || guard.keys.second_key();
-            tell_of(guard, manner, duplicate, origin, outlook)
-                .map_err(|problem| Problem::Also { source: source(), problem: Box::new(problem) })
-        }
-        (Key::First | Key::Second, _) => {
-            tell_of(guard, (guard.duplicate, guard.duplicate_status), duplicate, origin, outlook)
-        }
-    }
+    let also = guard.also.as_ref().filter(|_| key == Key::Second);
+    let Some(also) = also else {
+        let manner = Manner { duplicate: guard.duplicate, status: guard.duplicate_status, window: guard.policy.window };
+        return tell_of(guard, manner, duplicate, origin, outlook);
+    };
+    let manner = Manner { duplicate: also.duplicate, status: also.duplicate_status, window: also.policy.window };
+    let told = tell_of(guard, manner, duplicate, origin, outlook);
+    told.map_err(|problem| Problem::Also { source: guard.keys.second_key(), problem: Box::new(problem) })
 }
 
-/// How a duplicate of a completed operation is told, and the status of a refusal.
-type Manner = (OnDuplicate, StatusCode);
+/// How a duplicate of a completed operation is told.
+#[derive(Clone, Copy)]
+struct Manner {
+    duplicate: OnDuplicate,
+    /// The status of a refusal.
+    status: StatusCode,
+    window: Window,
+}
 
 fn tell_of(
     guard: &Guard,
@@ -69,13 +72,19 @@ fn tell_of(
 
 fn tell_completed(
     guard: &Guard,
-    (duplicate, status): Manner,
+    Manner { duplicate, status, window }: Manner,
     record: Record,
     origin: Option<&HeaderValue>,
 ) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
     if duplicate == OnDuplicate::Reject {
-        let detail = "The operation is done. This route does not repeat answers.";
+        let detail = match window {
+            Window::Fixed => "The operation is done. This route does not repeat answers.",
+            Window::Sliding => {
+                "The operation is done. This route does not repeat answers, and each repetition has the operation remembered \
+                 for longer."
+            }
+        };
         return Err(Problem::Duplicate { status, expires: Some(expires), detail });
     }
     match record.state {

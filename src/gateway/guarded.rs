@@ -12,7 +12,7 @@ use super::duplicate::{Key, tell};
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{Guard, Mode, OnInFlight, StoreFailure};
+use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
@@ -203,7 +203,8 @@ impl Gateway {
             body: read.hold,
             permit,
         };
-        self.arbiter.shared().tasks.spawn(attempt.run());
+        // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
+        self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
         match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
@@ -229,7 +230,8 @@ impl Gateway {
     ) -> Request<Outgoing> {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.mode == Mode::Enforce {
-            headers::mark_attempt(request.headers_mut(), permit.operation(), permit.number());
+            let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
+            headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
         }
         request
     }

@@ -271,6 +271,15 @@ impl Problem {
         again.map(again::seconds)
     }
 
+    /// Until when the outcome is remembered, where its client may know.
+    fn expires(&self) -> Option<Time> {
+        match self.bare() {
+            Self::Duplicate { expires, .. } => *expires,
+            Self::AlreadyExecuted { expires, .. } => Some(*expires),
+            _ => None,
+        }
+    }
+
     fn headers(&self, after: Option<u64>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(seconds) = after {
@@ -299,6 +308,9 @@ impl Problem {
         });
         if let Some(seconds) = after {
             problem["retry_after"] = json!(seconds);
+        }
+        if let Some(expires) = self.expires().and_then(Time::rfc3339) {
+            problem["expires_at"] = json!(expires);
         }
         if let Self::AlreadyExecuted { status: Some(original), .. } = self.bare() {
             problem["original_status"] = json!(original);

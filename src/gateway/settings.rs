@@ -111,6 +111,8 @@ pub struct Guard {
     pub keys: keys::Settings,
     /// Lease, retention, outcomes, doubt.
     pub policy: Policy,
+    /// What the upstream gets as `Idempotency-Key` where the request has none.
+    pub forwarded_key: ForwardedKey,
     /// What a duplicate of a completed operation gets.
     pub duplicate: OnDuplicate,
     /// The status that `reject` says.
@@ -168,6 +170,15 @@ pub enum OutcomeHeaders {
     Ignore,
     /// It goes before the outcome table and the route's retention.
     Trust,
+}
+
+/// What the upstream gets as `Idempotency-Key` where the request has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardedKey {
+    /// A name of the operation: the same in every window, and for every attempt.
+    Operation,
+    /// One of the claim too: another one in every window, for upstreams that remember keys for longer than this route.
+    Window,
 }
 
 /// What a duplicate of a completed operation gets.

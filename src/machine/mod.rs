@@ -4,7 +4,8 @@
 //! description. The same functions drive the gateway and the simulation in `tests/simulation.rs`.
 //!
 //! Four verbs: [`admit`] a request, [`renew`] a lease, [`settle`] an attempt, [`lapse`] a lease that nobody renewed.
-//! A doubt that the upstream was asked about ([`probed`]) is settled like an attempt.
+//! A doubt that the upstream was asked about ([`probed`]) is settled like an attempt. What is remembered of an outcome may
+//! be remembered longer ([`slide`]); that moves nothing else.
 
 mod admit;
 mod arrival;
@@ -20,6 +21,7 @@ mod recall;
 mod record;
 mod settle;
 mod timely;
+mod window;
 mod word;
 
 pub use admit::{Admission, Duplicate, admit};
@@ -36,6 +38,7 @@ pub use recall::{asked_by, recall};
 pub use record::{Answer, Cause, Fence, Record, Recorded, State, Witness};
 pub use settle::{Ending, Settled, Settling, settle};
 pub use timely::{Untimely, Validity};
+pub use window::{Window, slide};
 pub use word::{Said, Word};
 
 /// What a conditional write demands of the store's present content.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Outcomes;
+use super::{Outcomes, Window};
 
 /// A route's rules for its operations. Lease, patience, upstream timeout and retention are separate by design.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Policy {
     pub attempt_timeout: Duration,
     /// How long an outcome is remembered, from its recording.
     pub retention: Duration,
+    /// Whether duplicates prolong that.
+    pub window: Window,
     /// How long a doubt is remembered, from its beginning, and an outcome at most. Never below `retention` and its slack.
     pub doubt_retention: Duration,
     /// Where keys say when they were made: how far off their makers' clocks may be, against the store's. None: keys say

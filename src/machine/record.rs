@@ -163,6 +163,15 @@ impl Record {
         Self { fence, state, expires, ..self.clone() }
     }
 
+    /// This outcome with another end, one version later and still in a series of its kind; none when there is no version
+    /// left.
+    pub(super) fn remembered_until(&self, expires: Time) -> Option<Self> {
+        let next = self.heard_of(self.state.clone(), expires);
+        let in_series = !next.fence.version.is_multiple_of(SERIES);
+        let next = if in_series { next } else { self.moved_to(self.state.clone(), expires) };
+        (next.fence.version > self.fence.version).then_some(next)
+    }
+
     /// This record in another state, in a later series of versions. Once it is completed there is nothing left to ask.
     ///
     /// Each kind of state has series of its own: where a store has lost writes, the same versions are counted again, and

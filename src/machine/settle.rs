@@ -122,7 +122,7 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
 /// records live, such as the filter, goes by the policy alone.
 fn remembered_for(wish: Option<Duration>, policy: &Policy) -> Duration {
     let most = policy.doubt_retention.max(LEAST_RETENTION);
-    policy.slack() + wish.map_or(policy.retention, |wish| wish.clamp(LEAST_RETENTION, most))
+    wish.map_or(policy.remembered(), |wish| policy.slack() + wish.clamp(LEAST_RETENTION, most))
 }
 
 /// Why an ending leaves doubt; none when it settles the matter.

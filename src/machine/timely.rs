@@ -51,4 +51,9 @@ impl Policy {
     pub fn slack(&self) -> Duration {
         self.clock_skew.map_or(Duration::ZERO, |skew| skew * 2)
     }
+
+    /// How long an outcome is remembered in all, where it has no wish of its own.
+    pub(super) fn remembered(&self) -> Duration {
+        self.slack() + self.retention
+    }
 }

@@ -10,7 +10,7 @@ use oncegate::arbiter::{Admitted, Arbiter, Permit, Shared, Terms};
 use oncegate::clock::Clock;
 use oncegate::machine::{
     Answer, Arrival, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Recorded,
-    Time,
+    Time, Window,
 };
 use oncegate::store::StoreError;
 use oncegate::store::codec::Codec;
@@ -145,6 +145,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         retention: RETENTION,
         doubt_retention: RETENTION * 2,
         clock_skew: None,
+        window: Window::Fixed,
         in_doubt,
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

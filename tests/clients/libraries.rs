@@ -143,12 +143,16 @@ impl Library {
     }
 }
 
-/// A script of this folder, run with the tests' own Node packages.
-fn node(script: &str) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let packages: PathBuf = root.join("target/test-node/node_modules");
+/// Where the tests' own Node packages are.
+pub(crate) fn packages() -> PathBuf {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-node/node_modules");
     assert!(packages.exists(), "no Node packages at {}; `tests/prepare` installs them", packages.display());
+    packages
+}
+
+/// A script of this folder, run with them.
+fn node(script: &str) -> Command {
     let mut command = Command::new("node");
-    command.arg(root.join("tests/clients").join(script)).env("NODE_PATH", packages);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script)).env("NODE_PATH", packages());
     command
 }

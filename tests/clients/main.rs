@@ -16,6 +16,7 @@ mod browser;
 mod cut;
 mod libraries;
 mod payments;
+mod sdk;
 mod stripe;
 
 use client::Call;

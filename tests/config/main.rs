@@ -12,6 +12,7 @@ mod redis;
 mod schema;
 mod sole;
 mod upstreams;
+mod window;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

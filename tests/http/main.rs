@@ -38,6 +38,7 @@ mod status;
 mod streams;
 mod timeouts;
 mod upgrades;
+mod windows;
 
 use std::net::SocketAddr;
 

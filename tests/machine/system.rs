@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncegate::machine::{
     Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, Finding, InDoubt, NamespaceTag, OperationId,
-    Outcomes, Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, admit, lapse, probed, renew,
-    settle,
+    Outcomes, Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, Window, admit, lapse, probed,
+    renew, settle,
 };
 
 pub(crate) const START: Time = Time(1_000_000);
@@ -30,6 +30,7 @@ pub(crate) fn policy(in_doubt: InDoubt) -> Policy {
         retention: Duration::from_millis(RETENTION),
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
         clock_skew: None,
+        window: Window::Fixed,
         in_doubt,
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

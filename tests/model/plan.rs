@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use oncegate::machine::{InDoubt, Outcomes, Policy, Preset};
+use oncegate::machine::{InDoubt, Outcomes, Policy, Preset, Window};
 
 use super::rules::Mutation;
 
@@ -107,6 +107,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         in_doubt,
         compare: true,
         clock_skew: None,
+        window: Window::Fixed,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
     }
 }

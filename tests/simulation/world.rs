@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use oncegate::machine::{
     Arrival, AttemptId, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Record, State, Time,
+    Window,
 };
 use oncegate::store::Written;
 
@@ -328,6 +329,7 @@ fn policy(retry: bool) -> Policy {
         retention: Duration::from_millis(RETENTION),
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
         clock_skew: None,
+        window: Window::Fixed,
         in_doubt: if retry { InDoubt::Retry } else { InDoubt::Hold },
         compare: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, std::collections::BTreeMap::new()),

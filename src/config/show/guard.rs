@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
+use crate::gateway::{ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
-use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule};
+use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
@@ -33,6 +33,8 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("in_flight_status", guard.in_flight_status.as_u16());
     page.put("patience", span_text(guard.patience));
     page.put("retention", span_text(guard.policy.retention));
+    page.put("window", if guard.policy.window == Window::Fixed { "fixed" } else { "sliding" });
+    page.put("forwarded_key", if guard.forwarded_key == ForwardedKey::Operation { "operation" } else { "window" });
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
     page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });

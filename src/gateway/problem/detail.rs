@@ -1,6 +1,7 @@
 //! What each problem says to people. Codes, statuses and advice are in the table above it.
 
 use super::Problem;
+use crate::machine::Time;
 
 impl Problem {
     /// What has happened, and what its reader can do about it.
@@ -40,13 +41,14 @@ impl Problem {
             Self::InFlight { .. } => {
                 "The same operation is being processed. Try again with the same key for its answer.".to_owned()
             }
-            Self::Duplicate { detail, .. }
-            | Self::TargetTooLong(detail)
+            Self::Duplicate { detail, expires, .. } => (*detail).to_owned() + &until(*expires),
+            Self::TargetTooLong(detail)
             | Self::HeadersTooLarge(detail)
             | Self::CodingRefused(detail)
             | Self::VersionRefused(detail) => (*detail).to_owned(),
-            Self::AlreadyExecuted { .. } => {
+            Self::AlreadyExecuted { expires, .. } => {
                 "The operation was executed once and is not repeated; its answer was not kept.".to_owned()
+                    + &until(Some(*expires))
             }
             Self::OutcomeUnknown { .. } => {
                 "An earlier attempt may have taken effect. The operation is not repeated until that is known."
@@ -73,6 +75,12 @@ impl Problem {
             }
         }
     }
+}
+
+/// Until when something is remembered; nothing where that is not said.
+fn until(expires: Option<Time>) -> String {
+    let at = expires.and_then(Time::rfc3339);
+    at.map_or_else(String::new, |at| format!(" It is remembered until {at}."))
 }
 
 /// What became of a body that came to no end.

@@ -17,7 +17,7 @@ pub use forwarded::is_forwarding;
 pub use replay::{replayable, replayed, vary_by_origin};
 pub use via::Via;
 
-use crate::machine::OperationId;
+use crate::machine::{AttemptId, OperationId};
 
 static OPERATION: HeaderName = HeaderName::from_static("oncegate-operation");
 static ATTEMPT: HeaderName = HeaderName::from_static("oncegate-attempt");
@@ -79,11 +79,13 @@ pub fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
     lines.next().is_none().then_some(line)
 }
 
-/// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none.
-pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, number: u32) {
+/// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none: the operation's
+/// own, or that of this claim.
+pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, claim: Option<AttemptId>, number: u32) {
     let digest = operation.to_string();
     if !headers.contains_key(&IDEMPOTENCY_KEY) {
-        set(headers, &IDEMPOTENCY_KEY, format!("og-{digest}").as_bytes());
+        let key = claim.map_or_else(|| format!("og-{digest}"), |claim| format!("og-{digest}-{claim}"));
+        set(headers, &IDEMPOTENCY_KEY, key.as_bytes());
     }
     set(headers, &OPERATION, digest.as_bytes());
     headers.insert(&ATTEMPT, HeaderValue::from(number));

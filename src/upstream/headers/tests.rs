@@ -259,16 +259,27 @@ fn an_attempt_is_marked() {
     let operation = OperationId([0xab; 32]);
     let digest = "ab".repeat(32);
     let mut headers = map(&[("oncegate-attempt", b"9"), ("x-a", b"1")]);
-    mark_attempt(&mut headers, &operation, 2);
+    mark_attempt(&mut headers, &operation, None, 2);
     assert_eq!(lines(&headers, "oncegate-operation"), [digest.as_bytes()]);
     assert_eq!(lines(&headers, "oncegate-attempt"), [b"2"]);
     assert_eq!(lines(&headers, "idempotency-key"), [format!("og-{digest}").as_bytes()]);
 }
 
 #[test]
+fn a_key_of_the_claim_is_another_one_each_time() {
+    let key = |claim| {
+        let mut headers = HeaderMap::new();
+        mark_attempt(&mut headers, &OperationId([0xab; 32]), Some(AttemptId([claim; 16])), 1);
+        lines(&headers, "idempotency-key").concat()
+    };
+    assert_eq!(key(1), format!("og-{}-{}", "ab".repeat(32), "01".repeat(16)).as_bytes());
+    assert_ne!(key(1), key(2));
+}
+
+#[test]
 fn the_clients_own_key_is_left_alone() {
     let mut headers = map(&[("idempotency-key", b"\"mine\";x=1")]);
-    mark_attempt(&mut headers, &OperationId([1; 32]), 1);
+    mark_attempt(&mut headers, &OperationId([1; 32]), Some(AttemptId([2; 16])), 1);
     assert_eq!(lines(&headers, "idempotency-key"), [b"\"mine\";x=1"]);
 }
 

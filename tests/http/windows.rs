@@ -1,0 +1,198 @@
+//! Business windows: the same user cannot order the same product twice within one, over every store; what its refusals
+//! say, and what the upstream gets.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use oncegate::clock::Clock;
+
+use crate::client::{Answer, Call};
+use crate::gateway::{Gateway, wait_until};
+use crate::redis::RedisServer;
+use crate::upstream::{Reply, ScriptedUpstream};
+use crate::yaml;
+
+const KEY: &str = "key: [ { all: [ { header: X-User }, { json: /sku } ] } ]";
+
+/// One gateway on the embedded store, or two on one Redis.
+struct Shop {
+    upstream: ScriptedUpstream,
+    gateways: Vec<Gateway>,
+    _redis: Option<RedisServer>,
+}
+
+impl Shop {
+    fn embedded(guard: &str) -> Self {
+        let upstream = created();
+        let gateways = vec![Gateway::start(&yaml(&upstream, &format!("{KEY}\n{guard}"), ""))];
+        Self { upstream, gateways, _redis: None }
+    }
+
+    fn shared(guard: &str) -> Self {
+        let (upstream, redis) = (created(), RedisServer::start());
+        let store = format!("store: {{ kind: redis, url: \"{}\" }}", redis.url());
+        let start = |()| Gateway::start(&yaml(&upstream, &format!("{KEY}\n{guard}"), &store));
+        let gateways = [(), ()].map(start).into();
+        Self { upstream, gateways, _redis: Some(redis) }
+    }
+
+    /// Over the gateways in turn.
+    fn order(&self, turn: usize, user: &str, sku: &str) -> Answer {
+        let call = Call::post("/orders").header("X-User", user).json(&format!(r#"{{"sku":"{sku}"}}"#));
+        self.gateways[turn % self.gateways.len()].send(&call)
+    }
+}
+
+fn created() -> ScriptedUpstream {
+    ScriptedUpstream::start(|_| Reply::whole(201, &[], "ok"))
+}
+
+/// The refusal's word on when the window ends.
+fn refused_until(answer: &Answer) -> String {
+    assert_eq!((answer.status, answer.code().as_deref()), (409, Some("duplicate-request")), "{}", answer.text());
+    let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let until = problem["expires_at"].as_str().unwrap().to_owned();
+    assert!(problem["detail"].as_str().unwrap().contains(&until), "{problem}");
+    let whole_second = answer.header("idempotency-expires").unwrap();
+    let date = httpdate::parse_http_date(whole_second).unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(jiff_second(&until), date.as_secs(), "{until} {whole_second}");
+    until
+}
+
+fn jiff_second(rfc3339: &str) -> u64 {
+    let at: jiff::Timestamp = rfc3339.parse().unwrap();
+    u64::try_from(at.as_second()).unwrap()
+}
+
+/// Thirty parallel orders of one product by one user: one passes.
+fn rush(shop: &Shop, user: &str) {
+    let before = shop.upstream.requests().len();
+    let passed: usize = std::thread::scope(|scope| {
+        let send = |turn| scope.spawn(move || usize::from(shop.order(turn, user, "rush").status == 201));
+        let all: Vec<_> = (0..30).map(send).collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!((passed, shop.upstream.requests().len() - before), (1, 1));
+}
+
+fn a_fixed_window(shop: &Shop) {
+    let begun = Clock::instant();
+    assert_eq!(shop.order(0, "ann", "p1").status, 201);
+    assert_eq!(shop.order(1, "ann", "p2").status, 201, "another product");
+    assert_eq!(shop.order(2, "bob", "p1").status, 201, "another user");
+    let (mut ends, mut turn) = (BTreeSet::new(), 0);
+    wait_until("the window has ended", || {
+        turn += 1;
+        let answer = shop.order(turn, "ann", "p1");
+        if answer.status == 409 {
+            ends.insert(refused_until(&answer));
+        }
+        answer.status == 201
+    });
+    // The store's time and this one agree but for its milliseconds.
+    assert!(begun.elapsed() >= Duration::from_millis(1_490), "{:?}", begun.elapsed());
+    assert_eq!(ends.len(), 1, "its end does not move: {ends:?}");
+    rush(shop, "cid");
+}
+
+#[test]
+fn a_fixed_window_ends_a_retention_after_the_order() {
+    a_fixed_window(&Shop::embedded("duplicate: reject\nwindow: fixed\nretention: 1500ms"));
+}
+
+#[test]
+fn a_fixed_window_is_one_over_two_gateways() {
+    a_fixed_window(&Shop::shared("duplicate: reject\nwindow: fixed\nretention: 1500ms"));
+}
+
+fn a_sliding_window(shop: &Shop) {
+    const RETENTION: Duration = Duration::from_secs(3);
+    assert_eq!(shop.order(0, "ann", "p1").status, 201);
+    let (begun, mut ends, mut turn) = (Clock::instant(), Vec::new(), 0);
+    wait_until("longer than the window was at first", || {
+        turn += 1;
+        ends.push(refused_until(&shop.order(turn, "ann", "p1")));
+        begun.elapsed() > RETENTION + Duration::from_millis(500)
+    });
+    // Two gateways may be told apart by a moment; but the end moves, and never back by more.
+    assert!(ends.first() < ends.last(), "{ends:?}");
+    assert_eq!(shop.order(0, "ann", "p2").status, 201, "another product");
+    rush(shop, "cid");
+    std::thread::sleep(RETENTION);
+    assert_eq!(shop.order(0, "ann", "p1").status, 201, "after a quiet time of the retention");
+}
+
+#[test]
+fn a_sliding_window_ends_after_a_quiet_time() {
+    a_sliding_window(&Shop::embedded("duplicate: reject\nwindow: sliding\nretention: 3s"));
+}
+
+#[test]
+fn a_sliding_window_is_one_over_two_gateways() {
+    a_sliding_window(&Shop::shared("duplicate: reject\nwindow: sliding\nretention: 3s"));
+}
+
+#[test]
+fn a_sliding_window_outlives_a_restart_and_its_replays_move_it_too() {
+    let mut shop = Shop::embedded("window: sliding\nretention: 1h\ndoubt_retention: 2h");
+    assert_eq!(shop.order(0, "ann", "p1").status, 201);
+    let end = |answer: &Answer| httpdate::parse_http_date(answer.header("idempotency-expires").unwrap()).unwrap();
+    let first = shop.order(0, "ann", "p1");
+    assert!(first.is_replay());
+    shop.gateways[0].kill();
+    shop.gateways[0].restart();
+    let again = shop.order(0, "ann", "p1");
+    assert!(again.is_replay() && end(&again) >= end(&first));
+    assert_eq!(shop.upstream.requests().len(), 1);
+}
+
+#[test]
+fn an_upstream_that_remembers_keys_is_told_the_windows_apart_where_the_route_has_them() {
+    for (guard, apart) in [
+        ("window: fixed", true),
+        ("window: sliding", true),
+        ("window: fixed\nforwarded_key: operation", false),
+        ("forwarded_key: window", true),
+        ("", false),
+    ] {
+        let shop = Shop::embedded(&format!("{guard}\nduplicate: reject\nretention: 1s"));
+        assert_eq!(shop.order(0, "ann", "p1").status, 201);
+        std::thread::sleep(Duration::from_secs(1));
+        wait_until("the next window", || shop.order(0, "ann", "p1").status == 201);
+        let seen = shop.upstream.requests();
+        let [first, second] = [0, 1].map(|at| seen[at].text("Idempotency-Key"));
+        let operation = format!("og-{}", seen[0].text("Oncegate-Operation"));
+        assert_eq!(seen[0].text("Oncegate-Operation"), seen[1].text("Oncegate-Operation"));
+        assert!(first.starts_with(&operation) && second.starts_with(&operation));
+        assert_eq!(first != second, apart, "{guard}: {first} {second}");
+        assert_eq!(first == operation, !apart, "{guard}: {first}");
+    }
+}
+
+#[test]
+fn strangers_are_not_told_when_and_prolong_nothing() {
+    let shop = Shop::embedded("window: sliding\nretention: 2s\nscope: none");
+    let send = |token: &str| {
+        let call = Call::post("/orders").header("X-User", "ann").header("Authorization", token).json(r#"{"sku":"p"}"#);
+        shop.gateways[0].send(&call)
+    };
+    let begun = Clock::instant();
+    assert_eq!(send("Bearer one").status, 201);
+    wait_until("the window has ended", || {
+        let answer = send("Bearer two");
+        let silent = !answer.text().contains("expires_at") && answer.header("idempotency-expires").is_none();
+        assert!(answer.status == 201 || silent, "{}", answer.text());
+        answer.status == 201
+    });
+    assert!(begun.elapsed() >= Duration::from_millis(1_990), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_tombstone_says_until_when() {
+    let shop = Shop::embedded("retention: 1h\nresponse_body_limit: 0");
+    assert_eq!(shop.order(0, "ann", "p1").status, 201);
+    let answer = shop.order(0, "ann", "p1");
+    assert_eq!(answer.code().as_deref(), Some("already-executed"));
+    let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert!(problem["expires_at"].as_str().unwrap().ends_with('Z'), "{problem}");
+}
