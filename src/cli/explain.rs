@@ -136,6 +136,11 @@ fn piece(piece: &Piece) -> String {
 
 /// What makes it equal to another.
 fn fingerprint(page: &mut Page, explanation: &Explanation) {
+    match explanation.decoded {
+        Some(Ok(length)) => page.line("content coding", format!("taken off: {length} bytes of content")),
+        Some(Err(why)) => page.line("content coding", format!("left on: {why}")),
+        None => {}
+    }
     page.line("body read as", form(explanation.body));
     if let Some(json) = &explanation.canonical_json {
         page.line("canonical JSON", json);

@@ -8,7 +8,7 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{key_age, key_source, policy, probe, scope, second, window};
+use super::{decode, key_age, key_source, policy, probe, scope, second, window};
 
 use super::values::{size_text, span_text};
 use crate::gateway::Underscores;
@@ -101,6 +101,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             headers: all_checked(headers, report)?,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
+            decode: decode::compile(&fingerprint.decode, around, report)?,
         },
     })
 }

@@ -4,6 +4,7 @@ mod also;
 mod around;
 mod client_tls;
 mod compile;
+mod decode;
 mod define;
 mod doubt;
 mod encryption;

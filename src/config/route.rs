@@ -6,6 +6,7 @@ use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
 use super::also::Also;
+use super::decode::Decode;
 use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
@@ -170,8 +171,10 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// How compressed bodies are decoded, so that their content counts and keys can be in it; absent: they are compared as sent.
+        decode: Decode = Optional,
     }
-    later { "client", "decode", "version" }
+    later { "client", "version" }
 }
 
 section! {

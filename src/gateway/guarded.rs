@@ -63,6 +63,13 @@ impl Gateway {
             Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
+        // What the body may decode to counts as long as somebody may decode it.
+        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
+        let room = match self.shared.buffers.take(decoded) {
+            Some(room) => room,
+            None if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+            None => return Err(Problem::Overloaded("buffered bodies")),
+        };
         let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
             Ok(Named::Operation(arrival)) => arrival,
             Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
@@ -72,7 +79,9 @@ impl Gateway {
         if !shadow {
             tally.named(arrival.operation);
         }
-        match self.rule(guarded, routed.index, &arrival, tally).await {
+        let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        drop((arrival, room));
+        match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
             Ok(Ruling::Duplicate(duplicate, key)) => {

@@ -1,11 +1,54 @@
-//! What a body claims to be: its type and encoding. Nothing here looks at the body.
+//! What a body claims to be, by its type and encoding, and its content where the encoding is taken off. Nothing here
+//! looks into the content.
 
+use bytes::Bytes;
 use http::{
     HeaderMap,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 
+use super::Request;
+use super::coding::{Decoding, Undecoded};
 use super::header::Parameterized;
+
+/// A body as it is compared.
+#[derive(Debug)]
+pub(super) struct Entity {
+    /// Its content; or the body as sent, where its encoding stays on.
+    pub(super) bytes: Bytes,
+    /// The lines of `Content-Encoding` that are still on.
+    pub(super) encodings: Vec<Vec<u8>>,
+    /// What it would be without them.
+    pub(super) content: Content,
+    /// What came of decoding it: the content's length, or why it stays encoded; none where nothing was to be done.
+    pub(super) decoded: Option<Result<usize, Undecoded>>,
+}
+
+impl Entity {
+    /// A request's body, decoded if it is encoded and `decoding` says so.
+    pub(super) fn of(request: &Request, decoding: Option<&Decoding>) -> Self {
+        let encodings = encodings(&request.headers);
+        let sent = &request.body;
+        let decoded = decoding.filter(|_| !encodings.is_empty()).map(|decoding| decoding.decode(&encodings, sent));
+        let (bytes, encodings, decoded) = match decoded {
+            None => (sent.clone(), encodings, None),
+            Some(Err(why)) => (sent.clone(), encodings, Some(Err(why))),
+            Some(Ok(content)) => (content.into(), Vec::new(), Some(Ok(()))),
+        };
+        let decoded = decoded.map(|done| done.map(|()| bytes.len()));
+        Self { bytes, encodings, content: content(&request.headers), decoded }
+    }
+
+    /// Whether its encoding is still on.
+    pub(super) fn is_encoded(&self) -> bool {
+        !self.encodings.is_empty()
+    }
+
+    /// Why it could not be decoded, where it should have been.
+    pub(super) fn undecoded(&self) -> Option<Undecoded> {
+        self.decoded.and_then(Result::err)
+    }
+}
 
 /// How a body can be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,19 +57,16 @@ pub(super) enum Content {
     Form,
     /// With its boundary.
     Multipart(Vec<u8>),
-    /// As bytes only: another type, none, several, or encoded.
+    /// As bytes only: another type, none, or several.
     Opaque,
 }
 
-/// How the body of a request with these headers can be read.
+/// How content with these headers can be read, when no encoding is on.
 pub(super) fn content(headers: &HeaderMap) -> Content {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(value), None) = (types.next(), types.next()) else {
         return Content::Opaque;
     };
-    if is_encoded(headers) {
-        return Content::Opaque;
-    }
     match essence(value.as_bytes()).as_slice() {
         b"application/json" | b"text/json" => Content::Json,
         b"application/x-www-form-urlencoded" => Content::Form,
@@ -47,11 +87,6 @@ pub(super) fn essences(headers: &HeaderMap) -> Vec<Vec<u8>> {
 pub(super) fn encodings(headers: &HeaderMap) -> Vec<Vec<u8>> {
     let lines = headers.get_all(CONTENT_ENCODING).iter().map(|line| line.as_bytes().trim_ascii().to_ascii_lowercase());
     lines.filter(|line| !matches!(line.as_slice(), b"" | b"identity")).collect()
-}
-
-/// Whether the body is compressed or the like.
-pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    !encodings(headers).is_empty()
 }
 
 fn essence(value: &[u8]) -> Vec<u8> {
@@ -89,11 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn encoded_or_ambiguous_bodies_are_opaque() {
+    fn ambiguous_bodies_are_opaque() {
         let json = (CONTENT_TYPE, "application/json");
         assert_eq!(of(&[]), Content::Opaque);
-        assert_eq!(of(&[json.clone(), json.clone()]), Content::Opaque);
-        assert_eq!(of(&[json.clone(), (CONTENT_ENCODING, "gzip")]), Content::Opaque);
-        assert_eq!(of(&[json, (CONTENT_ENCODING, "Identity")]), Content::Json);
+        assert_eq!(of(&[json.clone(), json]), Content::Opaque);
+    }
+
+    #[test]
+    fn identity_is_no_encoding() {
+        for (lines, expected) in [(&[][..], 0), (&["Identity"], 0), (&["", "GZIP "], 1), (&["gzip", "br"], 2)] {
+            let lines = lines.iter().map(|line| (CONTENT_ENCODING, HeaderValue::from_static(line)));
+            assert_eq!(encodings(&lines.collect()).len(), expected);
+        }
     }
 }

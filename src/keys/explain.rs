@@ -1,5 +1,6 @@
 //! What `oncegate explain` shows of a request: the pieces that its identity is made of, and all that is hashed of them.
 
+use super::coding::Undecoded;
 use super::fingerprint::{self, BodyForm};
 use super::frame::{Frame, Framed, hex, print};
 use super::source::Body;
@@ -23,6 +24,9 @@ pub struct Explanation {
     pub also: Option<Second>,
     /// In which form the body entered the canonical fingerprint.
     pub body: BodyForm,
+    /// What came of decoding the body: its content's length, or why it is compared as sent; none when there was nothing
+    /// to decode.
+    pub decoded: Option<Result<usize, Undecoded>>,
     /// The body as canonical JSON without the ignored values, when `body` says JSON.
     pub canonical_json: Option<String>,
     /// What the upstream would be asked for, or why it could not be asked; none where nobody is to ask.
@@ -74,7 +78,7 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
     let target = |probe: Probe| String::from_utf8_lossy(&probe.target).into_owned();
     let probe = derived.probe(settings, request, &body).map(|probe| probe.map(target));
     let canonical_json = match canonical.form {
-        BodyForm::Json => fingerprint::scan(request, &settings.fingerprint, []).ok(),
+        BodyForm::Json => fingerprint::scan(body.entity(), &settings.fingerprint, []).ok(),
         BodyForm::Form | BodyForm::Multipart | BodyForm::Raw => None,
     };
     let key = derived.key.as_ref();
@@ -97,13 +101,14 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
             scope: also.scope.as_ref().unwrap_or(&derived.scope).iter().map(scope_piece).collect(),
         }),
         body: canonical.form,
+        decoded: body.entity().decoded,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
         raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),
         canonical: print(&canonical.hash),
         canonical_parts: parts(fingerprint::CANONICAL, |frame| {
-            fingerprint::frame_canonical(frame, request, &settings.fingerprint, None);
+            fingerprint::frame_canonical(frame, request, &settings.fingerprint, body.entity(), None);
         }),
         settings: fingerprint::settings_word(&settings.fingerprint),
         credentials: scope::credentials(settings, &request.headers),

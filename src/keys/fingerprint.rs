@@ -2,7 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 
-use super::content::{self, Content};
+use super::content::{self, Content, Entity};
 use super::frame::{Frame, Hash, print, word};
 use super::json::{self, Fault, Scan};
 use super::{FingerprintSettings, Request, multipart, query, scope};
@@ -50,18 +50,19 @@ pub(super) fn frame_raw(frame: &mut Frame, request: &Request, settings: &Fingerp
     let types = request.headers.get_all(CONTENT_TYPE);
     frame.label("content type").count(types.iter().count());
     types.iter().for_each(|line| frame.part(line));
-    frame_counted_headers(frame, request, settings);
+    frame_counted_headers(frame, &content::encodings(&request.headers), request, settings);
     frame.label("body").part(&request.body);
 }
 
-/// Digest of the request in canonical form. `scanned` is its body as JSON, when it was read already.
+/// Digest of the request in canonical form, with `entity` for its body. `scanned` is that as JSON, when it was read already.
 pub(super) fn canonical(
     request: &Request,
     settings: &FingerprintSettings,
+    entity: &Entity,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> Canonical {
     let mut frame = Frame::new(CANONICAL);
-    let form = frame_canonical(&mut frame, request, settings, scanned);
+    let form = frame_canonical(&mut frame, request, settings, entity, scanned);
     Canonical { hash: frame.finish(), form }
 }
 
@@ -70,6 +71,7 @@ pub(super) fn frame_canonical(
     frame: &mut Frame,
     request: &Request,
     settings: &FingerprintSettings,
+    entity: &Entity,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> BodyForm {
     frame.label("version").part([FINGERPRINT_VERSION]);
@@ -79,17 +81,17 @@ pub(super) fn frame_canonical(
     let query = request.query.as_deref().unwrap_or_default().as_bytes();
     query::frame_sorted(frame, "query", query, &settings.ignore_query);
     frame.label("content type").list(content::essences(&request.headers).iter());
-    frame_counted_headers(frame, request, settings);
-    frame_body(frame, request, settings, scanned)
+    frame_counted_headers(frame, &entity.encodings, request, settings);
+    frame_body(frame, entity, settings, scanned)
 }
 
 /// The body as JSON without the values that do not count, picking up those under `wanted`.
 pub(super) fn scan<'a>(
-    request: &Request,
+    entity: &Entity,
     settings: &'a FingerprintSettings,
     wanted: impl IntoIterator<Item = &'a str>,
 ) -> Result<Scan, Fault> {
-    json::scan(&request.body, settings.ignore_json.iter().map(String::as_str), wanted)
+    json::scan(&entity.bytes, settings.ignore_json.iter().map(String::as_str), wanted)
 }
 
 /// Digest of the settings themselves: canonical digests compare only under equal ones.
@@ -98,24 +100,33 @@ pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
     frame.list(settings.headers.iter());
     frame.list(settings.ignore_json.iter());
     frame.list(settings.ignore_query.iter());
+    // Without it, the word is that of before there was such a setting.
+    if let Some(decoding) = &settings.decode {
+        frame.part("decode");
+        frame.list(decoding.codings.iter().map(|coding| coding.word()));
+        frame.count(decoding.ratio);
+        frame.count(decoding.size);
+    }
     word(&frame.finish())
 }
 
-fn frame_counted_headers(frame: &mut Frame, request: &Request, settings: &FingerprintSettings) {
-    frame.label("content encoding").list(content::encodings(&request.headers).iter());
+fn frame_counted_headers(frame: &mut Frame, encodings: &[Vec<u8>], request: &Request, settings: &FingerprintSettings) {
+    frame.label("content encoding").list(encodings.iter());
     scope::frame_headers(frame, &settings.headers, &request.headers);
 }
 
 /// Appends the body. The form's name comes first, so that bodies of different forms never meet.
 fn frame_body(
     frame: &mut Frame,
-    request: &Request,
+    entity: &Entity,
     settings: &FingerprintSettings,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> BodyForm {
-    match content::content(&request.headers) {
+    match &entity.content {
+        // What reads nothing into it takes it as it is.
+        _ if entity.is_encoded() => {}
         Content::Json => {
-            let own = if scanned.is_none() { Some(scan(request, settings, [])) } else { None };
+            let own = if scanned.is_none() { Some(scan(entity, settings, [])) } else { None };
             if let Some(Ok(scan)) = scanned.or(own.as_ref()).filter(|scan| !has_duplicates(scan)) {
                 frame.label("body read as").part("json");
                 frame.label("body").part(&scan.canonical);
@@ -124,12 +135,12 @@ fn frame_body(
         }
         Content::Form => {
             frame.label("body read as").part("form");
-            query::frame_sorted(frame, "form field", &request.body, &[]);
+            query::frame_sorted(frame, "form field", &entity.bytes, &[]);
             return BodyForm::Form;
         }
         Content::Multipart(boundary) => {
             let mut parts = frame.inner("multipart");
-            if multipart::frame_sorted(&mut parts, &request.body, &boundary).is_some() {
+            if multipart::frame_sorted(&mut parts, &entity.bytes, boundary).is_some() {
                 frame.label("body read as").part("multipart");
                 frame.label("body").digest(parts);
                 return BodyForm::Multipart;
@@ -141,7 +152,7 @@ fn frame_body(
         Content::Opaque => {}
     }
     frame.label("body read as").part("raw");
-    frame.label("body").part(&request.body);
+    frame.label("body").part(&entity.bytes);
     BodyForm::Raw
 }
 

@@ -2,6 +2,7 @@
 
 mod also;
 mod caller;
+mod coding;
 mod content;
 mod dated;
 mod explain;
@@ -24,6 +25,7 @@ mod spelling;
 use std::sync::Arc;
 
 pub use caller::Caller;
+pub use coding::{Coding, Decoding, Undecoded};
 pub use explain::{Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
@@ -36,6 +38,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
+use content::Entity;
 use frame::Frame;
 use probe::Filling;
 use source::{Body, Found, View};
@@ -87,6 +90,13 @@ impl Settings {
         std::iter::once(&self.sources[..]).chain(self.also.as_ref().map(|also| &also.sources[..]))
     }
 
+    /// How many bytes a body of this length may decode to while its request is looked at; 0 when it is not decoded.
+    pub fn decoded_limit(&self, headers: &HeaderMap, sent: usize) -> usize {
+        let decoding = self.fingerprint.decode.as_ref();
+        let known = decoding.filter(|decoding| decoding.known(&content::encodings(headers)).is_some());
+        known.map_or(0, |decoding| decoding.limit(sent))
+    }
+
     /// The header fields that keys come in.
     pub fn key_headers(&self) -> Vec<HeaderName> {
         self.all_sources().flat_map(source::header_names).cloned().collect()
@@ -105,6 +115,12 @@ pub enum Refusal {
     /// The scope's value is not there, or is there twice.
     #[error("{0}")]
     ScopeMissing(String),
+    /// The key is in a body that would decode to more than this many bytes, or is its fingerprint.
+    #[error("The body decodes to more than {limit} bytes.")]
+    BodyTooLarge {
+        /// How many bytes it may decode to.
+        limit: usize,
+    },
     /// A field that decides whether requests are equal, or who may see a replay, would not reach the upstream.
     #[error("{0}")]
     Unreliable(String),
@@ -150,10 +166,18 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let credentials = scope::credentials(settings, &request.headers);
     let also = derived.also.as_ref();
     let also = also.map(|also| also.named(settings, &request.headers, &derived.scope, credentials));
-    let (known, scanned) = (body.canonical.into_inner(), body.json.into_inner());
+    if body.was_decoded() {
+        // Its digest is kept rather than its content, which can be many times what was sent.
+        body.canonical();
+    }
+    let known = body.canonical.into_inner();
+    let scanned = body.json.into_inner().filter(|_| known.is_none());
     let (counted, later) = (settings.fingerprint.clone(), Arc::clone(&request));
     let canonical = move || {
-        let canonical = known.unwrap_or_else(|| fingerprint::canonical(&later, &counted, scanned.as_ref()));
+        let canonical = known.unwrap_or_else(|| {
+            let entity = Entity::of(&later, counted.decode.as_ref());
+            fingerprint::canonical(&later, &counted, &entity, scanned.as_ref())
+        });
         frame::print(&canonical.hash)
     };
     let settings_word = fingerprint::settings_word(&settings.fingerprint);

@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::ProbeTemplate;
+use super::{Decoding, ProbeTemplate};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,4 +114,6 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// How encoded bodies are decoded for this; none: they are compared as sent.
+    pub decode: Option<Decoding>,
 }

@@ -5,7 +5,8 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName};
 
-use super::content::{self, Content};
+use super::coding::Undecoded;
+use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
 use super::frame::Frame;
 use super::header::{self, MAX_KEY};
@@ -24,6 +25,7 @@ pub(super) struct View<'a> {
 pub(super) struct Body<'a> {
     request: &'a Request,
     settings: &'a Settings,
+    entity: OnceCell<Entity>,
     pub(super) json: OnceCell<Result<Scan, Fault>>,
     pub(super) canonical: OnceCell<Canonical>,
 }
@@ -99,7 +101,10 @@ pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderNa
 fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
     let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
     for source in leaves(source) {
-        let look = look(source, view).map_err(|what| Refusal::KeyInvalid(format!("The key ({source}) {what}.")))?;
+        let look = look(source, view).map_err(|what| match view.body.and_then(Body::limit) {
+            Some(limit) => Refusal::BodyTooLarge { limit },
+            None => Refusal::KeyInvalid(format!("The key ({source}) {what}.")),
+        })?;
         match look {
             Look::Here(value) => parts.push(Part { source, value }),
             Look::Absent => absent = true,
@@ -122,7 +127,7 @@ pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static st
         (Source::Json(_) | Source::Form(_) | Source::Fingerprint, None) => return Ok(Look::NeedsBody),
         (Source::Json(pointer), Some(body)) => body.json_value(pointer)?,
         (Source::Form(name), Some(body)) => body.form_field(name)?,
-        (Source::Fingerprint, Some(body)) => Some(Value::Digest(body.canonical().hash)),
+        (Source::Fingerprint, Some(body)) => Some(Value::Digest(body.fingerprint()?)),
         // Its parts speak for it.
         (Source::All(_), _) => None,
     };
@@ -171,24 +176,57 @@ fn text(text: String) -> Result<Value, &'static str> {
 
 impl<'a> Body<'a> {
     pub(super) fn new(request: &'a Request, settings: &'a Settings) -> Self {
-        Self { request, settings, json: OnceCell::new(), canonical: OnceCell::new() }
+        let (entity, json, canonical) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { request, settings, entity, json, canonical }
+    }
+
+    /// The body as it is compared.
+    pub(super) fn entity(&self) -> &Entity {
+        self.entity.get_or_init(|| Entity::of(self.request, self.settings.fingerprint.decode.as_ref()))
+    }
+
+    /// Whether something came of it that costs more to make again than to keep.
+    pub(super) fn was_decoded(&self) -> bool {
+        self.entity.get().is_some_and(|entity| entity.decoded.is_some())
+    }
+
+    /// How many bytes it may decode to, if somebody asked for its content and it is more than that.
+    fn limit(&self) -> Option<usize> {
+        match self.entity.get()?.undecoded()? {
+            Undecoded::TooLarge { limit } => Some(limit),
+            Undecoded::Unknown | Undecoded::Broken => None,
+        }
     }
 
     /// The canonical fingerprint.
     pub(super) fn canonical(&self) -> &Canonical {
-        self.canonical.get_or_init(|| fingerprint::canonical(self.request, &self.settings.fingerprint, self.json.get()))
+        let settings = &self.settings.fingerprint;
+        self.canonical.get_or_init(|| fingerprint::canonical(self.request, settings, self.entity(), self.json.get()))
+    }
+
+    /// The canonical fingerprint as a key. One of a body that nobody may decode would change with its compression.
+    fn fingerprint(&self) -> Result<[u8; 32], &'static str> {
+        match self.entity().undecoded() {
+            Some(Undecoded::TooLarge { .. }) => Err("is of a body that decodes to too many bytes"),
+            Some(Undecoded::Unknown | Undecoded::Broken) | None => Ok(self.canonical().hash),
+        }
+    }
+
+    /// A body whose content is wanted and cannot be had may hold a key: that it has none must not be said.
+    fn unreadable(&self) -> Option<&'static str> {
+        self.entity().undecoded().map(|_| "is in a body that cannot be decoded")
     }
 
     /// The value under a pointer. A body that is no JSON has none, whatever its type says.
     fn json_value(&self, pointer: &str) -> Result<Option<Value>, &'static str> {
-        if content::is_encoded(&self.request.headers) {
-            return Ok(None);
+        if self.entity().is_encoded() {
+            return self.unreadable().map_or(Ok(None), Err);
         }
         let probed = || self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
         let sources = || self.settings.all_sources().flatten();
         let pointers = || sources().flat_map(leaves).filter_map(Source::pointer).chain(probed());
         let scan =
-            match self.json.get_or_init(|| fingerprint::scan(self.request, &self.settings.fingerprint, pointers())) {
+            match self.json.get_or_init(|| fingerprint::scan(self.entity(), &self.settings.fingerprint, pointers())) {
                 Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),
                 Ok(scan) => scan,
                 Err(Fault::TooDeep) => return Err("is in a body that nests too deep"),
@@ -199,8 +237,10 @@ impl<'a> Body<'a> {
     }
 
     fn form_field(&self, name: &str) -> Result<Option<Value>, &'static str> {
-        match content::content(&self.request.headers) {
-            Content::Form => field(&self.request.body, name),
+        let entity = self.entity();
+        match entity.content {
+            Content::Form if entity.is_encoded() => self.unreadable().map_or(Ok(None), Err),
+            Content::Form => field(&entity.bytes, name),
             Content::Json | Content::Multipart(_) | Content::Opaque => Ok(None),
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod command_line;
+mod decode;
 mod encryption;
 mod explain;
 mod key_age;

@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/closing.rs"]
 mod closing;
+#[path = "../support/coded.rs"]
+mod coded;
 #[path = "../support/gateway.rs"]
 mod gateway;
 #[path = "../support/redis.rs"]
@@ -18,6 +20,7 @@ mod admin_doubts;
 mod advice;
 mod answers;
 mod bounds;
+mod coding;
 mod cors;
 mod doubt;
 mod expired;

@@ -71,6 +71,13 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("json", list(&settings.ignore_json));
             page.put("query", list(&settings.ignore_query));
         });
+        if let Some(decoding) = &settings.decode {
+            page.section("decode", |page| {
+                page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
+                page.put("ratio", decoding.ratio);
+                page.put("size", size(decoding.size));
+            });
+        }
     });
 }
 

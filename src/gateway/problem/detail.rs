@@ -34,7 +34,7 @@ impl Problem {
             }
             Self::MethodNotAllowed => "This path is the gateway's own, and answers GET.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
-            Self::BodyTooLarge { limit } => format!("The body is over this route's limit of {limit} bytes."),
+            Self::BodyTooLarge { limit } => format!("The body, or what it decodes to, is over this route's limit of {limit} bytes."),
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
             Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
             Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),

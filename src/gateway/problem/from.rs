@@ -24,6 +24,7 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
+            keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
     }
