@@ -84,27 +84,32 @@ impl Gateway {
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
-            Ok(Ruling::Duplicate(duplicate, key)) => {
-                routed.metrics.duplicate();
-                if key == Key::Second {
-                    routed.metrics.also_refused();
-                }
-                match tell(
-                    guard,
-                    (duplicate, key),
-                    headers::origin(&head.headers),
-                    &self.outlook(guard, routed.metrics),
-                ) {
-                    _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-                    told => told.map(|response| (response, Verdict::Replayed)),
-                }
-            }
+            Ok(Ruling::Duplicate(duplicate, key)) => match self.told(guard, routed, (duplicate, key), &head) {
+                _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
+                told => told,
+            },
             Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
             Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
                 self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
             }
             Err(problem) => Err(problem),
         }
+    }
+
+    /// What a duplicate is told; it is counted.
+    fn told(
+        &self,
+        guard: &Guard,
+        routed: &Routed<'_>,
+        taken: (Duplicate, Key),
+        head: &request::Parts,
+    ) -> Result<Answer, Problem> {
+        routed.metrics.duplicate();
+        if taken.1 == Key::Second {
+            routed.metrics.also_refused();
+        }
+        let told = tell(guard, taken, headers::origin(&head.headers), &self.outlook(guard, routed.metrics));
+        told.map(|response| (response, Verdict::Replayed))
     }
 
     /// Who sends it, unless the head alone shows that it is refused.

@@ -10,11 +10,7 @@ use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
-    page.section("key", |page| {
-        for part in &guard.keys.sources {
-            page.item(|page| page.line(&source(part)));
-        }
-    });
+    sources(page, &guard.keys.sources);
     page.put("namespace", quoted(&guard.keys.namespace));
     if let (Some(keys), Some(also)) = (&guard.keys.also, &guard.also) {
         page.section("also", |page| show_also(page, keys, also));
@@ -81,12 +77,16 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     });
 }
 
-fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
+fn sources(page: &mut Page, sources: &[Source]) {
     page.section("key", |page| {
-        for part in &keys.sources {
+        for part in sources {
             page.item(|page| page.line(&source(part)));
         }
     });
+}
+
+fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
+    sources(page, &keys.sources);
     page.put("namespace", quoted(&keys.namespace));
     page.put("missing", missing(keys.missing));
     if let Some(own) = &keys.scope {
