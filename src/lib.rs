@@ -9,6 +9,7 @@
 //! - [`server`] accepts connections and drives them, one single-threaded runtime per core.
 //! - [`admin`] is the operators' door: health, metrics, records. [`gateway`] is the HTTP door.
 //! - [`arbiter`] joins the rules with a store: who may act, the permit, waiters, the local replay cache.
+//! - [`jwt`] finds out whether a token is what it says it is.
 //! - [`keys`] turns a request into an arrival: key, scope, fingerprint. Pure.
 //! - [`upstream`] sends requests on, and knows whether anything was sent.
 //! - [`wire`] is what is known of a connection: who is at the other end, and where its messages end.
@@ -28,6 +29,8 @@ pub mod admin;
 pub mod gateway;
 
 pub mod arbiter;
+
+pub mod jwt;
 
 pub mod keys;
 

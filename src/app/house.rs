@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::systemd::{Pulse, Service, watch_over};
 use super::watch::Watch;
-use super::{LAST_WRITES, Parts, StartError, upstreams};
+use super::{LAST_WRITES, Parts, StartError, jwks, upstreams};
 use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
@@ -49,7 +49,9 @@ pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Li
     let time = async {
         let records =
             async { tokio::join!(sweep(&parts, &arbiter), make_up(&parts, &arbiter), probe(&parts, &arbiter)) };
-        let others = async { tokio::join!(certify(&parts), upstreams::tend(&parts.live), watch(&parts)) };
+        let others = async {
+            tokio::join!(certify(&parts), upstreams::tend(&parts.live), jwks::tend(&parts.live), watch(&parts))
+        };
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
     let overdue = async {

@@ -4,6 +4,7 @@ mod backup;
 mod changes;
 mod demo;
 mod house;
+mod jwks;
 mod reload;
 mod state;
 mod systemd;

@@ -80,6 +80,9 @@ fn told(settings: &Settings, asked: &Asked) -> Page {
         End::Refused(problem) => refused(&mut page, settings, &problem),
         End::Unguarded(why) => page.line("guard", why),
         End::Guarded(named) => {
+            if let Some(word) = &named.token {
+                page.line("token", word);
+            }
             operation(&mut page, named.guard, &named.explanation);
             second(&mut page, named.guard, &named.explanation);
             fingerprint(&mut page, &named.explanation);
@@ -239,5 +242,5 @@ fn head(message: &message::Message) -> anyhow::Result<request::Parts> {
 fn caller(certificate: Option<&Path>) -> anyhow::Result<Caller> {
     let Some(path) = certificate else { return Ok(Caller::default()) };
     let shown = pem::certificates(path, &pem::read(path)?)?;
-    Ok(Caller { certificate: shown.first().map(Certificate::of) })
+    Ok(Caller { certificate: shown.first().map(Certificate::of), ..Caller::default() })
 }

@@ -1,7 +1,8 @@
 //! What stands around a guard in the file, for the checks across sections. It checks nothing itself.
 
+use super::jwt::Tokens;
 use super::upstreams::Upstream;
-use crate::gateway::Underscores;
+use crate::gateway::{Pattern, Underscores};
 
 /// What a guard is checked against.
 pub(super) struct Around<'a> {
@@ -12,4 +13,8 @@ pub(super) struct Around<'a> {
     pub(super) buffered_bodies: Option<usize>,
     /// What becomes of request fields with an underscore in their name.
     pub(super) underscores: Option<Underscores>,
+    /// What tokens come in, if they are believed.
+    pub(super) tokens: Tokens,
+    /// The route's path.
+    pub(super) path: Option<&'a Pattern>,
 }

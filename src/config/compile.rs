@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, journal, limits, operations, redis, routes, upstreams};
+use super::{encryption, front, journal, jwt, limits, operations, redis, routes, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -29,7 +29,10 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     journal::check(file, report);
     let problem_types = problem_types(&file.problem_types, report);
     let operations = operations::compile(&file.operations, report);
+    let proxies = file.trusted_proxies.value().is_some_and(|networks| !networks.is_empty());
+    let jwt = jwt::compile(&file.jwt, proxies, report);
     let routes = routes?;
+    unread_tokens(file, &routes, report);
     Some(Settings {
         server: server?,
         admin: admin?,
@@ -44,12 +47,20 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             problem_types: problem_types?,
             via: file.via.value()?.0.clone(),
             underscore_headers: *file.underscore_headers.value()?,
+            jwt: if matches!(file.jwt, Field::Absent) { None } else { Some(jwt?) },
             operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
         },
         arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,
         watch: *file.reload.value()?.watch.value()?,
     })
+}
+
+fn unread_tokens(file: &File, routes: &[gateway::Route], report: &mut Report) {
+    let reads = |route: &gateway::Route| route.guard.as_ref().is_some_and(|guard| guard.keys.scope.carrier().is_some());
+    if let Some(jwt) = file.jwt.at().filter(|_| !routes.iter().any(reads)) {
+        report.warn(&jwt.place, "no route's scope reads a token: write `scope: { jwt_claim: sub }` on one");
+    }
 }
 
 fn arbiter(file: &File, limits: limits::Compiled) -> Option<arbiter::Settings> {

@@ -5,6 +5,7 @@ use super::client_tls::ClientTls;
 use super::define::{choice, section};
 use super::encryption::Encryption;
 use super::front::{Http2, ProxyProtocol, Tls};
+use super::jwt::Jwt;
 use super::limits::Limits;
 use super::operations::Operations;
 use super::reader::Field;
@@ -63,6 +64,8 @@ section! {
         log: Log = Default("{}"),
         /// The APIs behind the gateway, by name.
         upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
+        /// JSON Web Tokens that say who calls; needed where a scope is a `jwt_claim`.
+        jwt: Jwt = Optional,
         /// Where clients may ask what became of their operations; absent: nowhere.
         operations: Operations = Optional,
         /// Routes; the first match wins, no match is 404.

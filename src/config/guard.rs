@@ -8,10 +8,9 @@ use super::finding::{Place, Report};
 use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
-use super::{decode, key_age, key_source, policy, probe, scope, second, window};
-
 use super::values::{size_text, span_text};
-use crate::gateway::Underscores;
+use super::{decode, key_age, key_source, policy, probe, reads, scope, second, window};
+use crate::gateway::{OnInFlight, StoreFailure, Underscores};
 use crate::keys::FingerprintSettings;
 use crate::{gateway, keys};
 
@@ -40,23 +39,26 @@ pub(super) fn compile(
         Field::Broken => None,
         Field::Given(at) => probe::probing(at, report).map(Some),
     };
+    reads::check(route, section, report);
+    let collapse = reads::collapse(section);
     let forwarded_key = window::forwarded_key(section, report);
     patience(section, around, report);
     body_limits(section, around, report);
-    oddities(route, section, report);
+    oddities(section, report);
     let allow_headers = section.replay.value().and_then(|replay| allow_headers(replay.allow_headers.value()?, report));
     Some(gateway::Guard {
         keys: keys?,
         policy: policy?,
         probing: probing?,
         also: also?,
+        safe_methods: *section.safe_methods.value()?,
         forwarded_key: forwarded_key?,
         duplicate: *section.duplicate.value()?,
         duplicate_status: section.duplicate_status.value()?.0,
-        in_flight: *section.in_flight.value()?,
+        in_flight: if collapse { OnInFlight::Wait } else { *section.in_flight.value()? },
         in_flight_status: section.in_flight_status.value()?.0,
         patience: section.patience.value()?.0,
-        store_failure: *section.store_failure.value()?,
+        store_failure: if collapse { StoreFailure::Open } else { *section.store_failure.value()? },
         mode: *section.mode.value()?,
         request_body_limit: section.request_body_limit.value()?.0,
         response_body_limit: section.response_body_limit.value()?.0,
@@ -75,9 +77,15 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     // A scope that proves the caller leaves nothing for the credentials to prove.
     let unstated = || if scope::proves_the_caller(&scope) { Vec::new() } else { vec![AUTHORIZATION] };
     let require_same = &section.replay.value()?.require_same;
-    let require_same = require_same.either(|stated| all_checked(&stated.value, report), || Some(unstated()))??;
+    let mut require_same = require_same.either(|stated| all_checked(&stated.value, report), || Some(unstated()))??;
     let headers = fingerprint.headers.value()?;
     forwarding(headers, report);
+    let mut headers = all_checked(headers, report)?;
+    if reads::collapse(section) {
+        // Another caller's read is another operation, not one that is refused.
+        headers = reads::told_apart(headers, section, report)?;
+        require_same.clear();
+    }
     let probe = match &section.probe {
         Field::Absent => Some(None),
         Field::Broken => None,
@@ -98,7 +106,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         scope,
         require_same,
         fingerprint: FingerprintSettings {
-            headers: all_checked(headers, report)?,
+            headers,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
             decode: decode::compile(&fingerprint.decode, around, report)?,
@@ -147,19 +155,7 @@ fn body_limits(section: &Idempotency, around: &Around<'_>, report: &mut Report) 
 }
 
 /// What is allowed, and seldom meant.
-fn oddities(route: &Route, section: &Idempotency, report: &mut Report) {
-    let methods = route.r#match.value().and_then(|matching| matching.methods.at());
-    if let Some(methods) = methods {
-        if methods.value.is_empty() {
-            report.warn(&methods.place, "guards every method, GET too: list the methods that change something");
-        }
-        for method in methods.value.iter().filter_map(Field::at).filter(|method| method.value.is_safe()) {
-            report.warn(
-                &method.place,
-                format!("{} changes nothing by definition: a guard repeats old answers", method.value),
-            );
-        }
-    }
+fn oddities(section: &Idempotency, report: &mut Report) {
     if let Some(at) = section.store_failure.at().filter(|at| at.value == gateway::StoreFailure::Open) {
         report.warn(&at.place, "lets duplicates through while the store is down");
     }

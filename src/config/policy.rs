@@ -6,10 +6,10 @@ use super::around::Around;
 use super::finding::Report;
 use super::key_age::Age;
 use super::key_source::KeySource;
-use super::probe;
 use super::reader::{At, Field};
 use super::route::Idempotency;
 use super::values::span_text;
+use super::{probe, reads};
 use crate::keys;
 use crate::machine::Policy;
 
@@ -49,8 +49,11 @@ pub(super) fn compile(
     }
     let compare = section.key.at().zip(section.fingerprint.value());
     let compare = compare.and_then(|(keys, fingerprint)| self::compare(keys, &fingerprint.compare, report));
-    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(DOUBT))).flatten();
+    let collapse = reads::collapse(section);
+    let usual = if collapse { Duration::ZERO } else { DOUBT };
+    let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(usual))).flatten();
     let in_doubt = probe::in_doubt(section, doubt_retention, report);
+    let in_doubt = if collapse { Some(reads::LOST) } else { in_doubt };
     keys?;
     Some(Policy {
         lease: section.lease.value()?.0,

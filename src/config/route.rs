@@ -84,6 +84,8 @@ section! {
         also: Also = Optional,
         /// How keys say when they were made; absent: they do not. Then one that is too old to be new, and of which nothing is known, is 410.
         key_age: KeyAge = Optional,
+        /// What becomes of GET, HEAD and OPTIONS: they `pass` without guard, are guarded like any other (`guard`), or reads that come at the same time share one answer (`collapse`).
+        safe_methods: gateway::SafeMethods = Default("pass"),
         /// What a request without key gets: 400, or a pass without guard.
         missing: keys::Missing = Default("reject"),
         /// Whose a key is.

@@ -9,7 +9,7 @@ use super::reader::{At, Field, remedy, values};
 use super::route::{Cors, Route};
 use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
-use super::{front, guard, reach, second};
+use super::{front, guard, jwt, reach, second};
 use crate::gateway;
 
 /// Translates all routes.
@@ -44,6 +44,8 @@ fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Ro
         client_certificates: front::asks_clients(&file.tls),
         buffered_bodies: file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0),
         underscores: file.underscore_headers.value().copied(),
+        tokens: jwt::tokens(&file.jwt),
+        path: route.r#match.value().and_then(|matching| matching.path.value()),
     };
     let cors = match &route.cors {
         Field::Absent => Some(None),

@@ -28,7 +28,10 @@ pub(super) fn keys(
     let scope = match &also.scope {
         Field::Absent => Some(None),
         Field::Broken => None,
-        Field::Given(at) => scope::compile(at, around, report).map(Some),
+        Field::Given(at) => {
+            let own = scope::compile(at, around, report);
+            own.filter(|own| is_plain(own, &at.place, report)).map(Some)
+        }
     };
     let own = own?;
     if own == sources {
@@ -40,6 +43,17 @@ pub(super) fn keys(
     }
     combined(section, report);
     Some(keys::Also { namespace: second, sources: own, missing: *also.missing.value()?, scope: scope? })
+}
+
+/// What is found out of a caller before keys are looked at is what the first key's scope asks for.
+fn is_plain(scope: &keys::Scope, place: &Place, report: &mut Report) -> bool {
+    let plain = scope.carrier().is_none() && scope.path_parameters().next().is_none();
+    if !plain {
+        let message = "reads a token or the path, which only the route's own `scope` does: leave it out, or use a header, a \
+                       cookie, a certificate or `none`";
+        report.fault(place, message);
+    }
+    plain
 }
 
 /// What does not go with a second key.

@@ -1,6 +1,7 @@
 //! The settings as they will run, written as a configuration file with every default put in. Secrets are masked.
 
 mod guard;
+mod jwt;
 mod store;
 
 use std::fmt::Display;
@@ -48,6 +49,9 @@ pub fn show(settings: &Settings) -> String {
             page.put("path", quoted(&operations.path));
             page.put("max_wait", span_text(operations.max_wait));
         });
+    }
+    if let Some(settings) = &settings.gateway.jwt {
+        page.section("jwt", |page| jwt::show_jwt(page, settings));
     }
     page.section("reload", |page| page.put("watch", settings.watch));
     page.section("log", |page| {

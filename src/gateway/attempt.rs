@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::body::{Body, Gathered, Piece, count};
 use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
-use super::settings::Guard;
+use super::settings::{Guard, SafeMethods};
 use super::word::hear;
-use super::{again, marks};
+use super::{again, marks, reads};
 use crate::arbiter::{Permit, Renewal};
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
@@ -84,6 +84,7 @@ impl Attempt {
         let attempt_timeout = self.upstream.settings().attempt_timeout;
         let origin = headers::origin(self.request.headers()).cloned();
         let operation = *self.permit.operation();
+        let reads = self.guard.safe_methods == SafeMethods::Collapse;
         let mut pipe = Some(self.client);
         let wire = Wire {
             upstream: &self.upstream,
@@ -92,7 +93,12 @@ impl Attempt {
             client_until: started + attempt_timeout / 2,
             buffers: &self.buffers,
             answered: &|took| self.upstream_metrics.answered(took),
-            heard: &|headers| hear(self.guard.outcome_headers, headers, &operation, &self.route),
+            heard: &|headers| {
+                if reads {
+                    return reads::word(&self.guard, headers);
+                }
+                hear(self.guard.outcome_headers, headers, &operation, &self.route)
+            },
             metrics: &self.metrics,
         };
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
@@ -111,6 +117,7 @@ impl Attempt {
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
         let ending = ending(&ended, &self.guard, origin.as_ref());
+        let ending = if reads { reads::without_doubt(ending) } else { ending };
         let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
         conclude(self.permit, ended, ending, pipe, again).await;
     }

@@ -1,11 +1,13 @@
 //! What a duplicate is told: the recorded answer, or a refusal.
 
+use http::header::AGE;
 use http::{HeaderValue, Response, StatusCode};
 
 use super::again::Outlook;
 use super::body::Body;
 use super::marks;
 use super::problem::Problem;
+use super::reads;
 use super::settings::{Guard, OnDuplicate};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Window, Witness};
 use crate::upstream::headers;
@@ -66,7 +68,12 @@ fn tell_of(
             expires: None,
             detail: "The operation is done. Its answer is shown only to the credentials of the first request.",
         }),
-        Duplicate::Completed(record) => tell_completed(guard, manner, record, origin),
+        Duplicate::Completed(record) => {
+            let age = reads::age(guard, &record, outlook.now);
+            let mut response = tell_completed(guard, manner, record, origin)?;
+            response.headers_mut().extend(age.map(|age| (AGE, age)));
+            Ok(response)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::duplicate::{Key, tell};
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
-use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, StoreFailure};
+use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreFailure};
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
@@ -41,13 +41,13 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
-        let shadow = guard.mode == Mode::Shadow;
-        let caller = match self.check_head(guard, routed, &head) {
-            Ok(caller) => caller,
-            Err(_) if shadow => {
-                return self.pass(routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await;
+        let instead = guard.instead();
+        let caller = match (self.check_head(guard, routed, &head).await, instead) {
+            (Ok(caller), _) => caller,
+            (Err(_), Some(verdict)) => {
+                return self.pass(routed, head, Outgoing::Streaming(body), verdict, tally).await;
             }
-            Err(refusal) => return Err(refusal),
+            (Err(refusal), None) => return Err(refusal),
         };
         tally.if_left(Verdict::BodyAborted);
         let timeout = self.shared.settings.limits.body_timeout;
@@ -56,27 +56,27 @@ impl Gateway {
             Err(Unread { problem: problem @ Problem::BodyAborted { .. }, .. }) => {
                 return Err(routed.client.exchange.broken().map_or(problem, Problem::from));
             }
-            Err(Unread { begun, rest, .. }) if shadow => {
-                let body = Outgoing::Resumed { begun, rest };
-                return self.pass(routed, head, body, Verdict::Shadowed, tally).await;
+            Err(Unread { problem, begun, rest }) => {
+                let Some(verdict) = instead else { return Err(problem) };
+                return self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally).await;
             }
-            Err(Unread { problem, .. }) => return Err(problem),
         };
         routed.client.exchange.read_whole();
         // What the body may decode to counts as long as somebody may decode it.
         let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
-        let room = match self.shared.buffers.take(decoded) {
-            Some(room) => room,
-            None if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            None => return Err(Problem::Overloaded("buffered bodies")),
+        let room = match (self.shared.buffers.take(decoded), instead) {
+            (Some(room), _) => room,
+            (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
+            (None, None) => return Err(Problem::Overloaded("buffered bodies")),
         };
-        let arrival = match keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller)) {
-            Ok(Named::Operation(arrival)) => arrival,
-            Ok(Named::Unkeyed) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
-            Err(_) if shadow => return self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            Err(refusal) => return Err(refusal.into()),
+        let named = keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller));
+        let arrival = match (named, instead) {
+            (Ok(Named::Operation(arrival)), _) => arrival,
+            (Ok(Named::Unkeyed), _) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
+            (Err(_), Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
+            (Err(refusal), None) => return Err(refusal.into()),
         };
-        if !shadow {
+        if guard.mode == Mode::Enforce {
             tally.named(arrival.operation);
         }
         let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
@@ -84,15 +84,20 @@ impl Gateway {
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
-            Ok(Ruling::Duplicate(duplicate, key)) => match self.told(guard, routed, (duplicate, key), &head) {
-                _ if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-                told => told,
-            },
-            Err(_) if shadow => self.pass_whole(routed, head, read, Verdict::Shadowed, tally).await,
-            Err(Problem::StoreUnavailable) if guard.store_failure == StoreFailure::Open => {
-                self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
+            Ok(Ruling::Duplicate(duplicate, key)) => {
+                match (self.told(guard, routed, (duplicate, key), &head), instead) {
+                    (Ok(answer), None | Some(Verdict::Passed)) => Ok(answer),
+                    (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
+                    (Err(problem), None) => Err(problem),
+                }
             }
-            Err(problem) => Err(problem),
+            Err(problem) => match (problem, instead) {
+                (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
+                (Problem::StoreUnavailable, None) if guard.store_failure == StoreFailure::Open => {
+                    self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
+                }
+                (problem, None) => Err(problem),
+            },
         }
     }
 
@@ -113,8 +118,9 @@ impl Gateway {
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
-    fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
-        let caller = self.caller(guard, routed.client, routed.trusted)?;
+    async fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+        let parameters = routed.parameters.clone();
+        let caller = self.caller(guard, &head.headers, routed.client, routed.trusted, parameters).await?;
         keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
         Ok(caller)
     }
@@ -199,7 +205,7 @@ impl Gateway {
         };
         tally.if_left(Verdict::Executed);
         let since = self.arbiter.shared().clock.now();
-        let enforced = guarded.guard.mode == Mode::Enforce;
+        let marked = guarded.guard.marks();
         let (client, delivery) = oneshot::channel();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
@@ -210,7 +216,7 @@ impl Gateway {
             route: Arc::clone(routed.metrics),
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
-            marked: enforced,
+            marked,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
             slot,
@@ -223,13 +229,13 @@ impl Gateway {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => {
-                let again = enforced.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
+                let again = marked.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
                 Err(Problem::UpstreamFailed { again })
             }
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
-                Err(Problem::UpstreamTimeout { again: enforced.then(|| outlook.running(since)) })
+                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running(since)) })
             }
         }
     }
@@ -243,7 +249,7 @@ impl Gateway {
         permit: &Permit,
     ) -> Request<Outgoing> {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
-        if guarded.guard.mode == Mode::Enforce {
+        if guarded.guard.marks() {
             let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
             headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
         }
@@ -262,6 +268,22 @@ impl Gateway {
         let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
         drop(hold);
         answer
+    }
+}
+
+impl Guard {
+    /// What a request counts as that goes on although the guard would refuse it; none: it is refused.
+    fn instead(&self) -> Option<Verdict> {
+        match (self.mode, self.safe_methods) {
+            (Mode::Shadow, _) => Some(Verdict::Shadowed),
+            (Mode::Enforce, SafeMethods::Collapse) => Some(Verdict::Passed),
+            (Mode::Enforce, SafeMethods::Pass | SafeMethods::Guard) => None,
+        }
+    }
+
+    /// Whether the gateway says something of its own to the upstream, and to the first client.
+    fn marks(&self) -> bool {
+        self.instead().is_none()
     }
 }
 

@@ -18,6 +18,7 @@ mod probe;
 mod problem;
 mod queue;
 mod read;
+mod reads;
 mod routes;
 mod settings;
 mod tally;
@@ -32,7 +33,7 @@ pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
     Also, Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
-    PathParameters, Probing, Route, Settings, StoreFailure, Underscores,
+    PathParameters, Probing, Route, SafeMethods, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
 
@@ -44,6 +45,7 @@ use http::{HeaderValue, Request, Response, Version, request};
 use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
+use crate::jwt::{Ring, Verifier};
 use crate::keys;
 use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
@@ -72,6 +74,8 @@ pub struct Shared {
     slots: Slots,
     /// Bytes of bodies that may be buffered.
     buffers: Budget,
+    /// Who believes the tokens that say who calls; none: no scope reads any.
+    jwt: Option<Verifier>,
     metrics: Arc<Metrics>,
 }
 
@@ -101,6 +105,8 @@ struct Routed<'a> {
     trusted: bool,
     /// For as long as the client waits for the answer's head.
     listening: Listening,
+    /// The parameters of its path that the route's scope asks for.
+    parameters: Vec<(String, String)>,
 }
 
 /// An answer, and how the request counts.
@@ -124,7 +130,9 @@ impl Shared {
         // The same process keeps its name: what has been here before the exchange comes round after it.
         let via =
             if settings.via == self.settings.via { self.via.clone() } else { settings.via.as_deref().map(Via::new) };
-        Self::over(settings, fleets, Arc::clone(&self.metrics), via, slots, buffers)
+        let jwt = self.jwt.as_ref().zip(settings.jwt.as_ref()).map(|(own, next)| own.succeeded_by(next.clone()));
+        let next = Self::over(settings, fleets, Arc::clone(&self.metrics), via, slots, buffers);
+        Self { jwt: jwt.or(next.jwt), ..next }
     }
 
     fn over(
@@ -141,12 +149,31 @@ impl Shared {
             settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
         let probed = probed(&guards);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
-        Self { settings, fleets, upstream_metrics, routes, guards, probed, route_metrics, via, slots, buffers, metrics }
+        let jwt = settings.jwt.clone().map(|settings| Verifier::new(settings, Arc::clone(&metrics)));
+        Self {
+            settings,
+            fleets,
+            upstream_metrics,
+            routes,
+            guards,
+            probed,
+            route_metrics,
+            via,
+            slots,
+            buffers,
+            jwt,
+            metrics,
+        }
     }
 
     /// What all is counted in.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// The public keys that tokens are verified with, where there are such.
+    pub fn ring(&self) -> Option<&Ring> {
+        self.jwt.as_ref()?.ring()
     }
 
     /// The servers of each upstream.
@@ -280,8 +307,9 @@ impl Gateway {
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();
         }
-        let routed = Routed { index, route, metrics, target, client, trusted, listening: Listening::default() };
-        match &self.shared.guards[index] {
+        let (parameters, listening) = (place.parameters(route), Listening::default());
+        let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
+        match self.shared.guards[index].as_ref().filter(|guarded| guarded.guard.takes(&head)) {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::again::{self, Outlook};
 use super::body::Body;
+use super::caller::parameters_in;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::settings::{Guard, Mode, OnDuplicate, Operations};
@@ -66,7 +67,7 @@ impl Gateway {
         check_fields(head, &place, &self.shared.routes, self.shared.settings.underscore_headers)?;
         let mut response = match head.method {
             Method::GET | Method::HEAD => {
-                let inquiry = self.inquiry(&guarded.guard, &asked)?;
+                let inquiry = self.inquiry(&guarded.guard, &asked).await?;
                 tally.named(inquiry.operation);
                 let record = self.seek(guarded, &inquiry, wait(text, asked.operations.max_wait)?).await?;
                 let outlook = self.outlook(&guarded.guard, metrics);
@@ -107,9 +108,11 @@ impl Gateway {
         }
     }
 
-    fn inquiry(&self, guard: &Guard, asked: &Question<'_>) -> Result<Inquiry, Problem> {
-        let caller = self.caller(guard, asked.client, asked.trusted)?;
-        Ok(keys::inquire(&guard.keys, asked.key, &asked.head.headers, &caller)?)
+    async fn inquiry(&self, guard: &Guard, asked: &Question<'_>) -> Result<Inquiry, Problem> {
+        let headers = &asked.head.headers;
+        let parameters = parameters_in(asked.head.uri.query().unwrap_or_default(), &guard.keys.scope);
+        let caller = self.caller(guard, headers, asked.client, asked.trusted, parameters).await?;
+        Ok(keys::inquire(&guard.keys, asked.key, headers, &caller)?)
     }
 
     /// The record; of an attempt that runs, after it has ended or the client's patience has.

@@ -43,6 +43,10 @@ pub enum Problem {
     KeyInvalid(String),
     /// No caller.
     ScopeMissing(String),
+    /// A token that is not to be believed.
+    ScopeInvalid(String),
+    /// A token that cannot be verified yet.
+    ScopeUnavailable(String),
     /// A key so old that what became of it may have been forgotten, and nothing is known of it.
     KeyExpired,
     /// Nothing that this caller may know is known of the operation.
@@ -183,6 +187,10 @@ impl Problem {
             Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
             Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
             Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::ScopeInvalid(_) => row(S::UNAUTHORIZED, "scope-invalid", "Token invalid", Stop, V::ScopeInvalid),
+            Self::ScopeUnavailable(_) => {
+                row(S::SERVICE_UNAVAILABLE, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
+            }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
             Self::MethodNotAllowed => {
@@ -264,7 +272,10 @@ impl Problem {
         let again = match self {
             Self::InFlight { again, .. } | Self::OutcomeUnknown { again } => Some(*again),
             Self::UpstreamTimeout { again } | Self::UpstreamFailed { again } => *again,
-            Self::UpstreamUnreachable { .. } | Self::Overloaded(_) | Self::StoreUnavailable => Some(again::soon()),
+            Self::UpstreamUnreachable { .. }
+            | Self::ScopeUnavailable(_)
+            | Self::Overloaded(_)
+            | Self::StoreUnavailable => Some(again::soon()),
             Self::Also { problem, .. } => return problem.retry_after(),
             _ => None,
         };

@@ -83,6 +83,30 @@ impl<'a> Place<'a> {
     }
 }
 
+impl Place<'_> {
+    /// The parameters of a route's path that its scope asks for, decoded. One that the readings do not agree on is left
+    /// out: nobody knows which the upstream takes.
+    pub fn parameters(&self, route: &Route) -> Vec<(String, String)> {
+        let asked = route.guard.iter().flat_map(|guard| guard.keys.scope.path_parameters());
+        asked.filter_map(|name| Some((name.to_owned(), self.parameter(route, name)?))).collect()
+    }
+
+    fn parameter(&self, route: &Route, name: &str) -> Option<String> {
+        let place = route.path.parameter(name)?;
+        let taken = |reading: &&Reading<'_>| reading.is_taken(&route.path, route.case, route.path_parameters);
+        let mut values = self.readings.iter().filter(taken).map(|reading| path::segment(&reading.path, place));
+        let first = values.next()?;
+        values.all(|other| other == first).then_some(first)?
+    }
+}
+
+impl Reading<'_> {
+    fn is_taken(&self, pattern: &Pattern, case: Case, parameters: PathParameters) -> bool {
+        let cut = self.cut && parameters == PathParameters::Keep;
+        !cut && pattern.matches(&self.path, case)
+    }
+}
+
 impl Routes {
     /// The table of these routes.
     pub fn new(routes: &[Route]) -> Self {
@@ -149,8 +173,7 @@ impl Rule {
     }
 
     fn takes_path(&self, reading: &Reading<'_>) -> bool {
-        let cut = reading.cut && self.path_parameters == PathParameters::Keep;
-        !cut && self.pattern.matches(&reading.path, self.case)
+        reading.is_taken(&self.pattern, self.case, self.path_parameters)
     }
 }
 

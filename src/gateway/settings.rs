@@ -6,7 +6,7 @@ use http::{HeaderName, Method, StatusCode};
 
 use super::pattern::{Case, Pattern};
 use crate::wire::Network;
-use crate::{keys, machine::Policy};
+use crate::{jwt, keys, machine::Policy};
 
 /// The whole door.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// How tokens are believed that say who calls; none: no scope reads any.
+    pub jwt: Option<jwt::Settings>,
 }
 
 /// Where clients may ask what became of their operations.
@@ -111,6 +113,8 @@ pub struct Guard {
     pub keys: keys::Settings,
     /// Lease, retention, outcomes, doubt.
     pub policy: Policy,
+    /// What becomes of safe methods.
+    pub safe_methods: SafeMethods,
     /// What the upstream gets as `Idempotency-Key` where the request has none.
     pub forwarded_key: ForwardedKey,
     /// What a duplicate of a completed operation gets.
@@ -150,6 +154,17 @@ pub struct Also {
     pub duplicate: OnDuplicate,
     /// The status that `reject` says.
     pub duplicate_status: StatusCode,
+}
+
+/// What becomes of safe methods (RFC 9110, section 9.2.1) on a guarded route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SafeMethods {
+    /// They pass without guard.
+    Pass,
+    /// They are guarded like any other.
+    Guard,
+    /// Reads that come at the same time share one answer. None is refused: one that can have no share passes.
+    Collapse,
 }
 
 /// When an upstream is asked about an operation in doubt. What is asked stands in [`keys::Settings`].

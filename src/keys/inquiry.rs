@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::path::escaped;
+use super::path::unescaped;
 use super::source::{self, Found};
 use super::{Caller, Refusal, Settings, Source, check_names, dated, operation, scope};
 use crate::machine::Inquiry;
@@ -29,41 +29,4 @@ pub fn inquire(settings: &Settings, segment: &str, headers: &HeaderMap, caller: 
     let operation = operation(&settings.namespace, &scope, &parts);
     let made = dated::made(settings, &Found::Key(parts))?;
     Ok(Inquiry { operation, credentials: scope::credentials(settings, headers), made })
-}
-
-/// The bytes that a segment stands for; none when an escape is malformed. A plus is a plus.
-fn unescaped(segment: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(segment.len()), segment.as_bytes());
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let (&[high, low], after) = rest.split_first_chunk()?;
-        bytes.push(escaped((high, low))?);
-        rest = after;
-    }
-    Some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_segment_is_unescaped_once_and_whole_or_not_at_all() {
-        for (segment, bytes) in [
-            ("a-1", Some(&b"a-1"[..])),
-            ("a%20b+c%2f", Some(b"a b+c/")),
-            ("%2525", Some(b"%25")),
-            ("%C3%A9", Some(b"\xc3\xa9")),
-            ("", Some(b"")),
-            ("%", None),
-            ("%2", None),
-            ("a%zz", None),
-        ] {
-            assert_eq!(unescaped(segment).as_deref(), bytes, "{segment}");
-        }
-    }
 }

@@ -2,6 +2,8 @@
 
 mod also;
 mod caller;
+mod carrier;
+mod claims;
 mod coding;
 mod content;
 mod dated;
@@ -25,6 +27,8 @@ mod spelling;
 use std::sync::Arc;
 
 pub use caller::Caller;
+pub use carrier::Carrier;
+pub use claims::{Claim, Claims, claim_pointer};
 pub use coding::{Coding, Decoding, Undecoded};
 pub use explain::{Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;

@@ -149,6 +149,28 @@ pub(super) fn escaped((high, low): (u8, u8)) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
+/// The bytes that a segment stands for; none when an escape is malformed. A plus is a plus.
+pub(super) fn unescaped(segment: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(segment.len()), segment.as_bytes());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (&[high, low], after) = rest.split_first_chunk()?;
+        bytes.push(escaped((high, low))?);
+        rest = after;
+    }
+    Some(bytes)
+}
+
+/// A segment of a path, counted from 0, decoded; none when it is not there or is no text.
+pub fn segment(path: &str, place: usize) -> Option<String> {
+    let segment = path.split('/').filter(|segment| !segment.is_empty()).nth(place)?;
+    String::from_utf8(unescaped(segment)?).ok()
+}
+
 fn push_escape(path: &mut String, value: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     path.push('%');
@@ -276,6 +298,36 @@ mod tests {
             ("orders", PathError::NotAbsolute),
         ] {
             assert_eq!(normalize(path), Err(error), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_segment_is_unescaped_once_and_whole_or_not_at_all() {
+        for (segment, bytes) in [
+            ("a-1", Some(&b"a-1"[..])),
+            ("a%20b+c%2f", Some(b"a b+c/")),
+            ("%2525", Some(b"%25")),
+            ("%C3%A9", Some(b"\xc3\xa9")),
+            ("", Some(b"")),
+            ("%", None),
+            ("%2", None),
+            ("a%zz", None),
+        ] {
+            assert_eq!(unescaped(segment).as_deref(), bytes, "{segment}");
+        }
+    }
+
+    #[test]
+    fn a_segment_has_its_place_and_one_text() {
+        for (path, place, text) in [
+            ("/tenants/A/orders", 1, Some("A")),
+            ("/tenants/a%2Fb%25", 1, Some("a/b%")),
+            ("/tenants/a+b", 1, Some("a+b")),
+            ("/tenants/%C3%A9", 1, Some("\u{e9}")),
+            ("/tenants/%FF", 1, None),
+            ("/tenants", 1, None),
+        ] {
+            assert_eq!(segment(path, place).as_deref(), text, "{path}");
         }
     }
 }

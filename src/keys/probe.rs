@@ -240,7 +240,8 @@ impl ProbeTemplate {
         all.flat_map(Template::placeholders).any(|placeholder| match placeholder {
             Placeholder::Scope | Placeholder::Operation => true,
             Placeholder::Header(name) => of_the_scope.contains(name) || credentials.contains(name),
-            Placeholder::Key | Placeholder::Segment(..) | Placeholder::Source(_) => false,
+            Placeholder::Segment(_, name) => scope.path_parameters().any(|own| own == name),
+            Placeholder::Key | Placeholder::Source(_) => false,
         })
     }
 

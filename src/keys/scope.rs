@@ -7,7 +7,7 @@ use http::{
 
 use super::frame::{Frame, print, sha256};
 use super::header::{self, Line};
-use super::{Caller, CertificateName, Refusal, Scope, Settings};
+use super::{Caller, Carrier, CertificateName, Claim, Claims, Refusal, Scope, Settings};
 use crate::machine::Print;
 use crate::wire::Certificate;
 
@@ -15,6 +15,13 @@ use crate::wire::Certificate;
 pub(super) const CREDENTIALS: &str = "credentials";
 /// The kind of a value that is a digest of a client's certificate.
 pub(super) const CERTIFICATE: &str = "client certificate";
+
+/// The kind of a value that is a claim of the client's token.
+const CLAIM: &str = "JWT claim";
+/// The kind of one that is a number, in canonical form.
+pub(super) const NUMBER_CLAIM: &str = "JWT claim (a number)";
+/// The kind of the value that says who issued the token.
+pub(super) const ISSUER: &str = "JWT issuer";
 
 /// One value of a scope.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,10 +49,16 @@ pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap, caller: &Caller)
             Scope::ClientCertificate(name) => {
                 (CERTIFICATE, name.word(), certificate(caller.certificate.as_ref(), *name)?)
             }
+            Scope::JwtClaim(pointer, _) => {
+                let (kind, bytes) = claim(caller.claims.as_deref(), pointer)?;
+                (kind, pointer.as_str(), bytes)
+            }
+            Scope::PathParameter(name) => ("path parameter", name.as_str(), parameter(caller, name)?),
             Scope::All(_) | Scope::None => continue,
         };
         values.push(Value { kind, name, bytes });
     }
+    values.extend(issuer(scope, caller.claims.as_deref()));
     Ok(values)
 }
 
@@ -65,26 +78,39 @@ pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
         Scope::TrustedHeader(name) | Scope::Header(name) => Some(name.clone()),
         Scope::Cookie(_) => Some(COOKIE),
         Scope::Authorization => Some(AUTHORIZATION),
-        Scope::ClientCertificate(_) | Scope::All(_) | Scope::None => None,
+        Scope::JwtClaim(_, carrier) => Some(carrier.header_name()),
+        Scope::ClientCertificate(_) | Scope::PathParameter(_) | Scope::All(_) | Scope::None => None,
     })
 }
 
 impl Scope {
     /// Whether it is one value of the request's own.
     pub(super) fn is_one_value(&self) -> bool {
-        matches!(leaves(self)[..], [Self::TrustedHeader(_) | Self::Header(_) | Self::Cookie(_)])
+        use Scope::{Cookie, Header, JwtClaim, PathParameter, TrustedHeader};
+        matches!(leaves(self)[..], [TrustedHeader(_) | Header(_) | Cookie(_) | JwtClaim(..) | PathParameter(_)])
     }
 
     /// The header in it that an authenticating proxy sets, if there is one: its word counts only where it comes from one.
     pub fn trusted_header(&self) -> Option<&HeaderName> {
         leaves(self).into_iter().find_map(|leaf| match leaf {
             Self::TrustedHeader(name) => Some(name),
-            Self::Header(_)
-            | Self::Cookie(_)
-            | Self::Authorization
-            | Self::ClientCertificate(_)
-            | Self::All(_)
-            | Self::None => None,
+            _ => None,
+        })
+    }
+
+    /// What the token comes in that it reads, if it reads one.
+    pub fn carrier(&self) -> Option<&Carrier> {
+        leaves(self).into_iter().find_map(|leaf| match leaf {
+            Self::JwtClaim(_, carrier) => Some(carrier),
+            _ => None,
+        })
+    }
+
+    /// The parameters of the route's path that it reads, by name.
+    pub fn path_parameters(&self) -> impl Iterator<Item = &str> {
+        leaves(self).into_iter().filter_map(|leaf| match leaf {
+            Self::PathParameter(name) => Some(name.as_str()),
+            _ => None,
         })
     }
 }
@@ -138,8 +164,33 @@ fn certificate(shown: Option<&Certificate>, name: CertificateName) -> Result<Vec
     }
 }
 
+/// A claim's kind and value.
+fn claim(claims: Option<&Claims>, pointer: &str) -> Result<(&'static str, Vec<u8>), Refusal> {
+    let claim = claims.ok_or("cannot be read: there is no token").and_then(|claims| claims.claim(pointer));
+    match claim {
+        Ok(Claim::Text(text)) => Ok((CLAIM, text.into_bytes())),
+        Ok(Claim::Number(text)) => Ok((NUMBER_CLAIM, text.into_bytes())),
+        Err(what) => Err(Refusal::ScopeMissing(format!("The scope's claim {pointer} of the token {what}."))),
+    }
+}
+
+/// Who issued the token, if that is read and says so: the same subject of two issuers is two callers.
+fn issuer(scope: &Scope, claims: Option<&Claims>) -> Option<Value<'static>> {
+    let [issuer] = scope.carrier().and(claims)?.values(["/iss"]);
+    Some(Value { kind: ISSUER, name: "/iss", bytes: issuer? })
+}
+
+fn parameter(caller: &Caller, name: &str) -> Result<Vec<u8>, Refusal> {
+    let missing = |what| Err(Refusal::ScopeMissing(format!("The scope's path parameter {name} {what}.")));
+    match caller.parameters.iter().find(|(own, _)| own == name) {
+        None => missing("is not there once, in one reading, as UTF-8"),
+        Some((_, value)) if value.trim().is_empty() => missing("is blank"),
+        Some((_, value)) => Ok(value.clone().into_bytes()),
+    }
+}
+
 /// The value of a cookie. HTTP/2 may send cookies on several lines, but none may come twice.
-fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal> {
+pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal> {
     let crumbs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     let mut found = crumbs.filter_map(|crumb| {
         let at = crumb.iter().position(|byte| *byte == b'=')?;
@@ -235,7 +286,7 @@ mod tests {
         let nameless = Certificate { subject: None, ..own.clone() };
         let bytes = |name, shown: Option<&Certificate>| {
             let scope = Scope::ClientCertificate(name);
-            let caller = Caller { certificate: shown.cloned() };
+            let caller = Caller { certificate: shown.cloned(), ..Caller::default() };
             values(&scope, &headers(&[]), &caller).map(|values| values[0].bytes.clone())
         };
         for name in [CertificateName::Fingerprint, CertificateName::Subject] {

@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use super::{Decoding, ProbeTemplate};
+use super::{Carrier, Decoding, ProbeTemplate};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +80,10 @@ pub enum Scope {
     Authorization,
     /// What the client has proven by its certificate.
     ClientCertificate(CertificateName),
+    /// A claim of the client's token: a JSON pointer, and what the token comes in. Proves the caller.
+    JwtClaim(String, Carrier),
+    /// A parameter of the route's path, by name.
+    PathParameter(String),
     /// Several values together.
     All(Vec<Scope>),
     /// One scope for all callers.

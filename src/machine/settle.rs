@@ -24,6 +24,8 @@ pub enum Ending {
     },
     /// Not a byte of the request reached the upstream.
     NotSent,
+    /// There is no answer, and the request asked for nothing to be done: a read.
+    Harmless,
     /// The upstream may have acted.
     Unknown(Cause),
 }
@@ -86,7 +88,7 @@ pub fn settle(held: &Record, found: Option<&Record>, ending: &Ending, policy: &P
         return Settling::Done(Settled::Kept(found.expires));
     }
     match ending {
-        Ending::Answered { judgement: Judgement::Release, .. } => {
+        Ending::Answered { judgement: Judgement::Release, .. } | Ending::Harmless => {
             Settling::Remove { fence: found.fence, settled: Settled::Released }
         }
         // A never-sent attempt proves nothing about the ones before it.
@@ -101,7 +103,7 @@ pub fn settle(held: &Record, found: Option<&Record>, ending: &Ending, policy: &P
 /// The store has lost the record. What is known is written again; what frees the key is done already.
 fn settle_absent(held: &Record, ending: &Ending, policy: &Policy, now: Time) -> Settling {
     match ending {
-        Ending::Answered { judgement: Judgement::Release, .. } => Settling::Done(Settled::Released),
+        Ending::Answered { judgement: Judgement::Release, .. } | Ending::Harmless => Settling::Done(Settled::Released),
         Ending::NotSent if held.number == 1 => Settling::Done(Settled::NotSent),
         _ => write(&held.anew(), Expect::Absent, ending, policy, now),
     }
@@ -129,7 +131,7 @@ fn remembered_for(wish: Option<Duration>, policy: &Policy) -> Duration {
 fn doubt_cause(ending: &Ending) -> Option<Cause> {
     match ending {
         Ending::Answered { judgement: Judgement::Doubt, status, .. } => Some(Cause::Status(*status)),
-        Ending::Answered { .. } => None,
+        Ending::Answered { .. } | Ending::Harmless => None,
         Ending::NotSent => Some(Cause::RetryNotSent),
         Ending::Unknown(cause) => Some(*cause),
     }

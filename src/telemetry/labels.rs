@@ -44,6 +44,10 @@ labels! {
         KeyExpired => "key_expired",
         /// Its scope's value was not there.
         ScopeMissing => "scope_missing",
+        /// The token that says who sent it was not to be believed.
+        ScopeInvalid => "scope_invalid",
+        /// Whether that token was to be believed could not be found out.
+        ScopeUnavailable => "scope_unavailable",
         /// Its token was not valid.
         TokenInvalid => "token_invalid",
         /// Its body was over the limit.
@@ -160,6 +164,30 @@ labels! {
         Ok => "ok",
         /// It cannot be used; the old one stays.
         Refused => "refused",
+    }
+}
+
+labels! {
+    /// What came of reading the keys that tokens are verified with.
+    KeysRead {
+        /// They are in use.
+        Ok => "ok",
+        /// They were not to be had, or of no use; those that were known stay.
+        Failed => "failed",
+    }
+}
+
+labels! {
+    /// What came of a token.
+    TokenCheck {
+        /// It is believed.
+        Verified => "verified",
+        /// It was believed a moment ago, and still is.
+        Remembered => "remembered",
+        /// It is not believed.
+        Refused => "refused",
+        /// No keys were there to verify it with.
+        Unverifiable => "unverifiable",
     }
 }
 

@@ -9,9 +9,12 @@ use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounter
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use super::kept::KeptMetrics;
-use super::labels::{FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, Verdict};
+use super::labels::{
+    FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, TokenCheck, Verdict,
+};
 use super::redis::RedisMetrics;
 use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
+use super::tokens::TokenMetrics;
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 use super::usual::Usual;
 
@@ -28,6 +31,7 @@ pub struct Metrics {
     no_route: Arc<RouteMetrics>,
     upstreams: UpstreamFamilies,
     redis: RedisMetrics,
+    tokens: TokenMetrics,
     store_seconds: Vec<Histogram>,
     store_errors: Vec<IntCounter>,
     filter_checks: Vec<IntCounter>,
@@ -116,6 +120,7 @@ impl Metrics {
             families,
             upstreams: UpstreamFamilies::new(&registry)?,
             redis: RedisMetrics::new(&registry)?,
+            tokens: TokenMetrics::new(&registry)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -175,6 +180,16 @@ impl Metrics {
     /// The handles of a Redis that keeps the records.
     pub fn redis(&self) -> &RedisMetrics {
         &self.redis
+    }
+
+    /// A token was looked at.
+    pub fn token_checked(&self, check: TokenCheck) {
+        self.tokens.checked(check);
+    }
+
+    /// The keys that tokens are verified with were read, at this time in seconds since 1970.
+    pub fn keys_read(&self, result: KeysRead, at: u64) {
+        self.tokens.read(result, at);
     }
 
     /// A store call ended after this long.

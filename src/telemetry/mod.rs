@@ -6,12 +6,14 @@ mod logs;
 mod metrics;
 mod redis;
 mod register;
+mod tokens;
 mod upstreams;
 mod usual;
 
 pub use kept::KeptMetrics;
 pub use labels::{
-    CheckResult, FilterAnswer, Handshake, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout, Verdict,
+    CheckResult, FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout,
+    TokenCheck, Verdict,
 };
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
 pub use metrics::{DoubtsFound, Metrics, RouteMetrics};

@@ -34,6 +34,7 @@ mod outcome_headers;
 mod paths;
 mod probe;
 mod raw;
+mod reads;
 mod requests;
 mod servers;
 mod slow;

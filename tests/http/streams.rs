@@ -30,7 +30,7 @@ fn answers_without_a_body_have_none() {
         "chunks" => Reply::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
         _ => Reply::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: 1\r\n\r\n"),
     });
-    let text = crate::yaml(&upstream, "outcomes: { default: strict }", "")
+    let text = crate::yaml(&upstream, "outcomes: { default: strict }\nsafe_methods: guard", "")
         .replace("methods: [POST], path: /orders", "methods: [HEAD, GET], path: \"/guarded/{*rest}\"");
     let text = text.replace("path: \"/{*rest}\"", "path: \"/plain/{*rest}\"");
     let gateway = Gateway::start(&text);

@@ -1,13 +1,17 @@
 //! What the gateway would make of a request, as far as that shows without the store: by the steps of its own door.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request;
 use http_body_util::BodyExt;
 
 use super::page::Page;
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Place, Problem, Route, Routes, Target, check_fields};
+use crate::jwt::Standing;
 use crate::keys::{self, Caller, Explanation};
 
 /// A request, whole.
@@ -35,12 +39,14 @@ pub(super) enum End<'a> {
 /// A request that its route's guard lets in.
 pub(super) struct Named<'a> {
     pub(super) guard: &'a Guard,
+    /// Who vouches for the token that it says its caller by, if it does.
+    pub(super) token: Option<String>,
     pub(super) explanation: Explanation,
 }
 
 impl<'a> Fate<'a> {
     pub(super) fn of(settings: &'a Settings, asked: &Asked) -> Self {
-        let (target, Found { index, preflight }, fields) = match find(settings, asked) {
+        let Way { target, found: Found { index, preflight }, parameters, fields } = match find(settings, asked) {
             Ok(found) => found,
             Err(problem) => return Self { route: None, end: End::Refused(problem) },
         };
@@ -49,29 +55,71 @@ impl<'a> Fate<'a> {
             (_, Err(problem)) => End::Refused(problem),
             (_, Ok(())) if preflight => End::Unguarded("none: a preflight goes to the upstream"),
             (None, Ok(())) => End::Unguarded("none: every request goes to the upstream"),
-            (Some(guard), Ok(())) => named(guard, &target, asked).unwrap_or_else(End::Refused),
+            (Some(guard), Ok(())) if !guard.takes(&asked.head) => {
+                End::Unguarded("none for this request: see `safe_methods`")
+            }
+            (Some(guard), Ok(())) => {
+                let caller = Caller { parameters, ..asked.caller.clone() };
+                named(settings, guard, &target, asked, caller).unwrap_or_else(End::Refused)
+            }
         };
         Self { route: Some(route), end }
     }
 }
 
-/// Its route, and what is wrong with its fields there.
-fn find(settings: &Settings, asked: &Asked) -> Result<(Target, Found, Result<(), Problem>), Problem> {
+/// How a request comes to its route.
+struct Way {
+    target: Target,
+    found: Found,
+    /// Those of the route's path that its scope asks for.
+    parameters: Vec<(String, String)>,
+    /// What is wrong with its fields there.
+    fields: Result<(), Problem>,
+}
+
+fn find(settings: &Settings, asked: &Asked) -> Result<Way, Problem> {
     let target = Target::of(&asked.head)?;
     let place = Place::of(&target, asked.head.uri.path())?;
     let routes = Routes::new(&settings.gateway.routes);
     let found = routes.find(&asked.head, &place).ok_or(Problem::NoRoute)?;
     let fields = check_fields(&asked.head, &place, &routes, settings.gateway.underscore_headers);
-    Ok((target, found, fields))
+    let parameters = place.parameters(&settings.gateway.routes[found.index]);
+    Ok(Way { target, found, parameters, fields })
 }
 
-fn named<'a>(guard: &'a Guard, target: &Target, asked: &Asked) -> Result<End<'a>, Problem> {
+fn named<'a>(
+    settings: &Settings,
+    guard: &'a Guard,
+    target: &Target,
+    asked: &Asked,
+    caller: Caller,
+) -> Result<End<'a>, Problem> {
+    let (caller, token) = vouched(settings, guard, &asked.head, caller)?;
     if asked.body.len() > guard.request_body_limit {
         return Err(Problem::BodyTooLarge { limit: guard.request_body_limit });
     }
-    let request = target.request(&asked.head, asked.body.clone(), asked.caller.clone());
+    let request = target.request(&asked.head, asked.body.clone(), caller);
     let explanation = keys::explain(&guard.keys, &request)?;
-    Ok(End::Guarded(Box::new(Named { guard, explanation })))
+    Ok(End::Guarded(Box::new(Named { guard, token, explanation })))
+}
+
+/// The caller with what its token says, where the scope reads one, and a word on who vouches for that.
+fn vouched(
+    settings: &Settings,
+    guard: &Guard,
+    head: &request::Parts,
+    caller: Caller,
+) -> Result<(Caller, Option<String>), Problem> {
+    let Some((carrier, jwt)) = guard.keys.scope.carrier().zip(settings.gateway.jwt.as_ref()) else {
+        return Ok((caller, None));
+    };
+    let (claims, standing) = jwt.explain(&carrier.token(&head.headers)?, Clock::wall())?;
+    let word = match standing {
+        Standing::Signed(algorithm) => format!("verified, signed with {}", algorithm.name()),
+        Standing::Trusted => "not verified: a proxy in front has to do that".to_owned(),
+        Standing::Unverified => "not verified here: `jwks_url` is not asked".to_owned(),
+    };
+    Ok((Caller { claims: Some(Arc::new(claims)), ..caller }, Some(word)))
 }
 
 /// What the client would get, in the gateway's own words.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{Page, list, quoted, size};
 use crate::config::values::span_text;
-use crate::gateway::{ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, StoreFailure};
+use crate::gateway::{
+    ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure,
+};
 use crate::keys::{Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
@@ -21,37 +23,23 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
             page.put("clock_skew", span_text(skew));
         });
     }
-    page.put("missing", missing(guard.keys.missing));
     page.put("scope", scope(&guard.keys.scope));
-    page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
-    page.put("duplicate_status", guard.duplicate_status.as_u16());
-    page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
-    page.put("in_flight_status", guard.in_flight_status.as_u16());
+    let safe_methods = match guard.safe_methods {
+        SafeMethods::Pass => "pass",
+        SafeMethods::Guard => "guard",
+        SafeMethods::Collapse => "collapse",
+    };
+    page.put("safe_methods", safe_methods);
+    if guard.safe_methods != SafeMethods::Collapse {
+        refusals(page, guard);
+    }
     page.put("patience", span_text(guard.patience));
     page.put("retention", span_text(guard.policy.retention));
-    page.put("window", if guard.policy.window == Window::Fixed { "fixed" } else { "sliding" });
-    page.put("forwarded_key", if guard.forwarded_key == ForwardedKey::Operation { "operation" } else { "window" });
     page.put("lease", span_text(guard.policy.lease));
     page.section("outcomes", |page| outcomes(page, &guard.policy.outcomes));
-    page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
-    let in_doubt = match guard.policy.in_doubt {
-        InDoubt::Hold => "hold",
-        InDoubt::Retry => "retry",
-        InDoubt::Probe { .. } => "probe",
-    };
-    page.put("in_doubt", in_doubt);
-    if let (Some(template), Some(probing), InDoubt::Probe { absent_after }) =
-        (&guard.keys.probe, &guard.probing, guard.policy.in_doubt)
-    {
-        page.section("probe", |page| probe(page, template, probing, absent_after));
+    if guard.safe_methods != SafeMethods::Collapse {
+        doubts(page, guard);
     }
-    page.put("doubt_retention", span_text(guard.policy.doubt_retention));
-    let store_failure = match guard.store_failure {
-        StoreFailure::Closed => "closed",
-        StoreFailure::Open => "open",
-        StoreFailure::OpenIfUnseen => "open_if_unseen",
-    };
-    page.put("store_failure", store_failure);
     page.section("replay", |page| {
         page.put("require_same", list(&guard.keys.require_same));
         page.put("allow_headers", list(&guard.allow_headers));
@@ -103,6 +91,40 @@ fn missing(missing: Missing) -> &'static str {
     if missing == Missing::Reject { "reject" } else { "pass" }
 }
 
+/// What becomes of those who come again.
+fn refusals(page: &mut Page, guard: &Guard) {
+    page.put("missing", missing(guard.keys.missing));
+    page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
+    page.put("duplicate_status", guard.duplicate_status.as_u16());
+    page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });
+    page.put("in_flight_status", guard.in_flight_status.as_u16());
+    page.put("window", if guard.policy.window == Window::Fixed { "fixed" } else { "sliding" });
+    page.put("forwarded_key", if guard.forwarded_key == ForwardedKey::Operation { "operation" } else { "window" });
+}
+
+/// What becomes of operations whose outcome is not known, and while the store is away.
+fn doubts(page: &mut Page, guard: &Guard) {
+    page.put("outcome_headers", if guard.outcome_headers == OutcomeHeaders::Ignore { "ignore" } else { "trust" });
+    let in_doubt = match guard.policy.in_doubt {
+        InDoubt::Hold => "hold",
+        InDoubt::Retry => "retry",
+        InDoubt::Probe { .. } => "probe",
+    };
+    page.put("in_doubt", in_doubt);
+    if let (Some(template), Some(probing), InDoubt::Probe { absent_after }) =
+        (&guard.keys.probe, &guard.probing, guard.policy.in_doubt)
+    {
+        page.section("probe", |page| probe(page, template, probing, absent_after));
+    }
+    page.put("doubt_retention", span_text(guard.policy.doubt_retention));
+    let store_failure = match guard.store_failure {
+        StoreFailure::Closed => "closed",
+        StoreFailure::Open => "open",
+        StoreFailure::OpenIfUnseen => "open_if_unseen",
+    };
+    page.put("store_failure", store_failure);
+}
+
 fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_after: Duration) {
     page.put("get", quoted(&template.target));
     let fields = template.headers.iter().map(|(name, value)| format!("{}: {}", quoted(name), quoted(value)));
@@ -135,6 +157,8 @@ fn scope(scope: &Scope) -> String {
         Scope::Cookie(name) => format!("{{ cookie: {} }}", quoted(name)),
         Scope::Authorization => "{ authorization: hash }".to_owned(),
         Scope::ClientCertificate(name) => format!("{{ client_certificate: {} }}", name.word()),
+        Scope::JwtClaim(pointer, _) => format!("{{ jwt_claim: {} }}", quoted(pointer)),
+        Scope::PathParameter(name) => format!("{{ path_parameter: {} }}", quoted(name)),
         Scope::All(parts) => {
             let parts: Vec<String> = parts.iter().map(self::scope).collect();
             format!("{{ all: [{}] }}", parts.join(", "))

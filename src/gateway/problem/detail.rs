@@ -12,7 +12,9 @@ impl Problem {
             | Self::MethodRefused(detail)
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
-            | Self::ScopeMissing(detail) => detail.clone(),
+            | Self::ScopeMissing(detail)
+            | Self::ScopeInvalid(detail)
+            | Self::ScopeUnavailable(detail) => detail.clone(),
             Self::LoopDetected => "The request has passed this gateway before.".to_owned(),
             Self::ExpectationFailed => "The only expectation that can be met is `100-continue`.".to_owned(),
             // Which address it was, and what it lacks, is for the log: clients need not know what stands behind.

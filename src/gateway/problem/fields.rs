@@ -1,7 +1,7 @@
 //! Which header fields a problem carries beside those of all.
 
-use http::HeaderMap;
-use http::header::{ALLOW, LOCATION};
+use http::header::{ALLOW, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue};
 
 use super::{Problem, marks};
 
@@ -25,6 +25,9 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
+            Self::ScopeInvalid(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
+            }
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, marks::LOOKING);
             }
@@ -47,6 +50,7 @@ impl Problem {
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
             | Self::ScopeMissing(_)
+            | Self::ScopeUnavailable(_)
             | Self::KeyExpired
             | Self::OperationUnknown
             | Self::KeyReused

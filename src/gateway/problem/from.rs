@@ -1,10 +1,10 @@
 //! What the gateway answers to the errors of the floors below.
 
 use super::Problem;
-use crate::keys;
 use crate::machine::Untimely;
 use crate::store::StoreError;
 use crate::wire::framing::{Fault, Kind};
+use crate::{jwt, keys};
 
 impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
@@ -26,6 +26,17 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
+        }
+    }
+}
+
+impl From<jwt::Refused> for Problem {
+    fn from(refused: jwt::Refused) -> Self {
+        match refused {
+            jwt::Refused::Invalid(_) => Self::ScopeInvalid(format!(
+                "{refused} With a new token of the same caller, the same key is the same operation."
+            )),
+            jwt::Refused::Unverifiable => Self::ScopeUnavailable(refused.to_string()),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Filling<'_> {
                 _ => Err("has several parts"),
             },
             Placeholder::Scope => match self.scope {
-                [value] => Ok(Cow::Borrowed(&value.bytes)),
+                [value] | [value, scope::Value { kind: scope::ISSUER, .. }] => scope_text(value),
                 _ => Err("has several parts"),
             },
             Placeholder::Operation => Ok(Cow::Owned(self.operation.to_string().into_bytes())),
@@ -101,17 +101,28 @@ impl Filling<'_> {
     }
 }
 
-/// A value as the upstream knows it. Of numbers only whole ones have one usual spelling.
+/// A value as the upstream knows it.
 fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
     match value {
         Value::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
-        Value::Number(canonical) => {
-            let (digits, exponent) = canonical.split_once('e').unwrap_or((canonical, "0"));
-            let zeros: Option<usize> = exponent.parse().ok().filter(|zeros| digits.len() + zeros <= MAX_DIGITS);
-            let zeros = zeros.ok_or("is no whole number that can be written out")?;
-            Ok(Cow::Owned([digits.as_bytes(), &vec![b'0'; zeros]].concat()))
-        }
+        Value::Number(canonical) => number(canonical),
         Value::Digest(_) => Err("is a fingerprint"),
+    }
+}
+
+/// A number in canonical form, written out. Only whole ones have one usual spelling.
+fn number<'a>(canonical: &str) -> Result<Cow<'a, [u8]>, &'static str> {
+    let (digits, exponent) = canonical.split_once('e').unwrap_or((canonical, "0"));
+    let zeros: Option<usize> = exponent.parse().ok().filter(|zeros| digits.len() + zeros <= MAX_DIGITS);
+    let zeros = zeros.ok_or("is no whole number that can be written out")?;
+    Ok(Cow::Owned([digits.as_bytes(), &vec![b'0'; zeros]].concat()))
+}
+
+/// A scope's value as the upstream knows it.
+fn scope_text<'a>(value: &'a scope::Value<'_>) -> Result<Cow<'a, [u8]>, &'static str> {
+    match std::str::from_utf8(&value.bytes) {
+        Ok(canonical) if value.kind == scope::NUMBER_CLAIM => number(canonical),
+        _ => Ok(Cow::Borrowed(&value.bytes)),
     }
 }
 
@@ -122,13 +133,7 @@ fn segment(normal: &str, place: usize) -> Result<Cow<'_, [u8]>, &'static str> {
         return Err("is in a path with parameters or escaped slashes");
     }
     let segment = normal.split('/').filter(|segment| !segment.is_empty()).nth(place).ok_or("is not there")?;
-    let mut bytes = segment.bytes();
-    let mut decoded = Vec::with_capacity(segment.len());
-    while let Some(byte) = bytes.next() {
-        let value = if byte == b'%' { bytes.next().zip(bytes.next()).and_then(path::escaped) } else { Some(byte) };
-        decoded.push(value.ok_or("has a malformed escape")?);
-    }
-    Ok(Cow::Owned(decoded))
+    path::unescaped(segment).map(Cow::Owned).ok_or("has a malformed escape")
 }
 
 impl Spot {
