@@ -14,7 +14,14 @@ use serde_json::Value;
 /// The pages for those who use the gateway.
 const MANUAL: [&str; 4] = ["README.md", "docs/answers.md", "docs/configuration.md", "docs/operating.md"];
 /// All others.
-const OTHERS: [&str; 5] = ["CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/model.md", "docs/reliability.md"];
+const OTHERS: [&str; 6] = [
+    "clients/js/README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/design.md",
+    "docs/model.md",
+    "docs/reliability.md",
+];
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()

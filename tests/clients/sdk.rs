@@ -54,3 +54,8 @@ fn its_sources_are_what_its_types_say() {
 fn through_the_gateway_an_intent_is_one_order() {
     pass(&mut node(root().join("tests/clients/sdk"), &["gateway.test.mjs"]));
 }
+
+#[test]
+fn in_a_browser_an_intent_is_one_order() {
+    pass(&mut node(root().join("tests/clients/sdk"), &["browser.test.mjs"]));
+}

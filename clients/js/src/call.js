@@ -74,7 +74,7 @@ export async function prepare(input, init, { url, header, maxBuffer }) {
   return { name, given, digest, target, init: rest, url, method, headers, body, signal: signal ?? undefined, once, stream };
 }
 
-/** The name of an intent: that of a key that the caller brings, the developer's own, or what the call says. */
+/** The name of an intent: that of a key that the caller brings (`k`), the developer's own (`n`), or what the call says (`r`). */
 export function nameOf(intent, given, digest) {
   if (intent !== undefined && (typeof intent !== 'string' || intent === '')) {
     throw new TypeError('oncegate: `intent` is a name, such as "checkout-42"');

@@ -5,6 +5,8 @@
 const UNSENT_FOR = 600_000;
 /** How long before its end a token is not begun with any more. */
 const MARGIN = 10_000;
+/** How long a request that is equal to one without an outcome is the same intent, where nobody has named it. */
+const UNNAMED_FOR = 3_600_000;
 
 /** @typedef {import('../types/index.d.ts').Entry} Entry */
 
@@ -25,9 +27,9 @@ export class Intents {
   }
 
   /** Whether an entry's key is still the one to use. */
-  isGood(entry) {
+  #isGood(name, entry) {
     const age = this.#clock.wall() - entry.made;
-    if (entry.sent) return age < this.#rememberFor;
+    if (entry.sent) return age < (name.startsWith('r:') ? Math.min(UNNAMED_FOR, this.#rememberFor) : this.#rememberFor);
     return age < UNSENT_FOR && !this.isEnding(entry);
   }
 
@@ -38,12 +40,12 @@ export class Intents {
 
   /** The key of an intent; undefined when it has none. @returns {Promise<Entry | undefined>} */
   async known(name) {
-    return this.#memory.update(name, (stored) => (stored && this.isGood(stored) ? stored : undefined));
+    return this.#memory.update(name, (stored) => (stored && this.#isGood(name, stored) ? stored : undefined));
   }
 
   /** Gives the intent this key, unless it has got one meanwhile. @returns {Promise<Entry>} */
   async claim(name, fresh) {
-    return this.#memory.update(name, (stored) => (stored && this.isGood(stored) ? stored : fresh));
+    return this.#memory.update(name, (stored) => (stored && this.#isGood(name, stored) ? stored : fresh));
   }
 
   /**

@@ -193,6 +193,18 @@ test('an intent that nobody came back for is forgotten in time', async () => {
   assert.ok(first === second && second !== third);
 });
 
+test('an intent with a name is kept in mind longer than one without', async () => {
+  const { guarded, fetch, around } = guardedBy([lost(), lost(), replay(), created()], { retry: false });
+  const named = { ...ORDER, intent: 'cart' };
+  await assert.rejects(guarded(URL_ORDERS, named));
+  await assert.rejects(guarded(URL_ORDERS, ORDER));
+  around.time += 3_600_000;
+  await guarded(URL_ORDERS, named);
+  await guarded(URL_ORDERS, ORDER);
+  const [first, second, third, fourth] = fetch.keys();
+  assert.ok(first === third && second !== fourth);
+});
+
 test('two pages with one memory use one key, and none undoes the other\'s', async () => {
   const memory = lasting();
   const [one, two] = [held(), held()];

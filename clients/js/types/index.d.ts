@@ -52,7 +52,7 @@ export interface Options {
   methods?: readonly string[];
   /** How long a key outlives what may end before its answer comes: `page`, `session` (reloads of a tab), `origin`. */
   remember?: 'page' | 'session' | 'origin' | Memory;
-  /** How many milliseconds the key of an unsettled intent is kept: 72 hours. */
+  /** How many milliseconds the key of an unsettled intent is kept: 72 hours. One without a name: an hour at most. */
   rememberFor?: number;
   /** How many bytes of a stream are read with `buffer`: 8 MiB. */
   maxBuffer?: number;

@@ -116,10 +116,10 @@ export class Gateway {
   }
 }
 
-/** A way to a port. `cutNext()` lets a request through and closes before its answer; `down` refuses whoever comes. */
+/** A way to a port. `cutNext()` lets a request through and closes before an answer that begins so; `down` refuses whoever comes. */
 export class Way {
   #sockets = new Set();
-  #cut = false;
+  #cut = undefined;
   down = false;
 
   static async to(port) {
@@ -129,8 +129,8 @@ export class Way {
     return way;
   }
 
-  cutNext() {
-    this.#cut = true;
+  cutNext(beginning = 'HTTP/1.1 201') {
+    this.#cut = beginning;
   }
 
   /** Breaks all connections, and refuses new ones until it is up again. */
@@ -157,8 +157,8 @@ export class Way {
     }
     client.pipe(server);
     server.on('data', (bytes) => {
-      if (!this.#cut) return client.write(bytes);
-      this.#cut = false;
+      if (!this.#cut || !bytes.includes(this.#cut)) return client.write(bytes);
+      this.#cut = undefined;
       client.destroy();
     });
   }
