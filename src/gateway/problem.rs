@@ -164,8 +164,7 @@ impl Retry {
 impl Problem {
     fn row(&self) -> Row {
         use Retry::{NewKey, SameKey, Stop};
-        use StatusCode as S;
-        use Verdict as V;
+        use {StatusCode as S, Verdict as V};
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::kept::KeptMetrics;
+use super::kept::{DoubtsFound, KeptMetrics};
 use super::labels::{
     FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, TokenCheck, Verdict,
 };
@@ -68,17 +68,6 @@ pub struct RouteMetrics {
     oldest_doubt: IntGauge,
     doubts_expiring: IntGauge,
     usual: Arc<Usual>,
-}
-
-/// What a sweep found in doubt.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DoubtsFound {
-    /// How many operations.
-    pub count: usize,
-    /// How many of them are forgotten soon.
-    pub expiring: usize,
-    /// The age of the oldest.
-    pub oldest: Duration,
 }
 
 struct Families {
