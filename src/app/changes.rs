@@ -1,9 +1,11 @@
 //! What differs between two configurations: for the log, and for what a running gateway cannot change. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::{Settings, show};
 use crate::gateway::Route;
+use crate::jwt::{Origin, Proof};
 use crate::{admin, server, store, upstream};
 
 /// The settings that differ and that a gateway reads at its start only, by name.
@@ -50,6 +52,7 @@ pub(super) fn summary(old: &Settings, new: &Settings) -> String {
         |settings: &Settings| settings.upstreams.iter().map(|u| (u.name.clone(), u.clone())).collect::<Vec<_>>();
     parts.extend(by_name("upstreams", &upstreams(old), &upstreams(new)));
     parts.extend(others(old, new));
+    parts.extend(keys_in_a_file(old, new));
     if parts.is_empty() { "nothing changed".to_owned() } else { parts.join("; ") }
 }
 
@@ -77,6 +80,16 @@ fn by_name<T: PartialEq>(what: &str, old: &[(String, T)], new: &[(String, T)]) -
         words.push("in another order".to_owned());
     }
     (!words.is_empty()).then(|| format!("{what}: {}", words.join(", ")))
+}
+
+/// The keys for tokens, where a file of the same name has others now. They are public, and so is that they differ.
+fn keys_in_a_file(old: &Settings, new: &Settings) -> Option<String> {
+    let set = |settings: &Settings| match &settings.gateway.jwt.as_ref()?.proof {
+        Proof::Keys(Origin::File { path, set }, _) => Some((path.clone(), Arc::clone(set))),
+        _ => None,
+    };
+    let ((old_path, old_set), (new_path, new_set)) = set(old).zip(set(new))?;
+    (old_path == new_path && old_set != new_set).then(|| "the keys in `jwt.jwks_file`".to_owned())
 }
 
 /// The names of further top-level settings that differ.

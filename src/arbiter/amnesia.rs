@@ -172,5 +172,6 @@ fn note(expires: Time, now: Time) -> Record {
         expires,
         probe: None,
         beside: None,
+        good_until: None,
     }
 }

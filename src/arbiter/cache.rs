@@ -116,6 +116,7 @@ mod tests {
             expires: Time(100_000_000),
             probe: None,
             beside: None,
+            good_until: None,
         }
     }
 

@@ -282,6 +282,7 @@ impl Entry {
             expires: self.expires,
             probe: None,
             beside: self.beside.clone(),
+            good_until: None,
         }
     }
 }
@@ -311,6 +312,7 @@ mod tests {
             expires: Time(expires),
             probe: None,
             beside: Some(Box::new(OperationId([6; 32]))),
+            good_until: None,
         }
     }
 

@@ -3,20 +3,27 @@
 
 use super::doubts::Beside;
 use super::{Arbiter, ROUNDS};
-use crate::machine::{Inquiry, Policy, Record, Sight, State, look};
+use crate::machine::{Inquiry, Policy, Record, Sight, State, Time, look};
 use crate::store::StoreError;
 use crate::telemetry::StoreOp;
 
 impl Arbiter {
+    /// The store's time. It is asked for it only as long as it has never told it.
+    ///
+    /// # Errors
+    /// When it gave no answer.
+    pub async fn time(&self) -> Result<Time, StoreError> {
+        let clock = &self.shared().clock;
+        if clock.is_calibrated() { Ok(clock.now()) } else { self.store().time().await }
+    }
+
     /// What is known of an operation: one load, or none when its outcome is in the local cache.
     ///
     /// # Errors
     /// When the store gave no answer.
     pub async fn look(&self, inquiry: &Inquiry, policy: &Policy) -> Result<Sight, StoreError> {
         let (shared, id) = (self.shared(), &inquiry.operation);
-        if !shared.clock.is_calibrated() {
-            self.store().time().await?;
-        }
+        self.time().await?;
         let mut found = shared.cache.get(id, shared.clock.now());
         if found.is_none() {
             found = self.timed(StoreOp::Load, self.store().load(id)).await?;

@@ -3,6 +3,7 @@
 mod fate;
 mod message;
 mod page;
+mod token;
 
 use std::path::{Path, PathBuf};
 
@@ -75,6 +76,9 @@ fn told(settings: &Settings, asked: &Asked) -> Page {
         if route.guard.as_ref().is_some_and(|guard| guard.mode == Mode::Shadow) {
             page.line("mode", "shadow: nothing is refused, and its records have a namespace of their own");
         }
+    }
+    if let Some(parts) = &fate.single_use {
+        token::show(&mut page, parts);
     }
     match fate.end {
         End::Refused(problem) => refused(&mut page, settings, &problem),

@@ -1,5 +1,6 @@
 //! What stands around a guard in the file, for the checks across sections. It checks nothing itself.
 
+use super::issuing::Issuing;
 use super::jwt::Tokens;
 use super::upstreams::Upstream;
 use crate::gateway::{Pattern, Underscores};
@@ -13,6 +14,8 @@ pub(super) struct Around<'a> {
     pub(super) buffered_bodies: Option<usize>,
     /// What becomes of request fields with an underscore in their name.
     pub(super) underscores: Option<Underscores>,
+    /// The single-use tokens that gateways issue.
+    pub(super) issuing: &'a Issuing,
     /// What tokens come in, if they are believed.
     pub(super) tokens: Tokens,
     /// The route's path.

@@ -8,7 +8,7 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, journal, jwt, limits, operations, redis, routes, upstreams};
+use super::{encryption, front, journal, jwt, limits, operations, redis, routes, token_routes, tokens, upstreams};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -18,7 +18,8 @@ const IDLE_FILTER: Duration = Duration::from_hours(1);
 pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let keeps_case = file.preserve_header_case.value().copied();
     let upstreams = file.upstreams.at().and_then(|named| upstreams::compile(named, keeps_case?, report));
-    let routes = routes::compile(file, report);
+    let tokens = tokens::compile(&file.tokens, report);
+    let routes = routes::compile(file, &tokens, report);
     let limits = file.limits.value().and_then(|section| limits::compile(section, report));
     let server = server(file, limits.map(|limits| limits.server), report);
     let admin = file.admin.value().and_then(|section| admin(section, report));
@@ -29,6 +30,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     journal::check(file, report);
     let problem_types = problem_types(&file.problem_types, report);
     let operations = operations::compile(&file.operations, report);
+    token_routes::check(file, report);
     let proxies = file.trusted_proxies.value().is_some_and(|networks| !networks.is_empty());
     let jwt = jwt::compile(&file.jwt, proxies, report);
     let routes = routes?;
@@ -49,6 +51,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
             underscore_headers: *file.underscore_headers.value()?,
             jwt: if matches!(file.jwt, Field::Absent) { None } else { Some(jwt?) },
             operations: if matches!(file.operations, Field::Absent) { None } else { Some(operations?) },
+            tokens: tokens.path(),
         },
         arbiter: arbiter(file, limits?)?,
         sweep_interval: file.sweep_interval.value()?.0,

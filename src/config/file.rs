@@ -11,6 +11,7 @@ use super::operations::Operations;
 use super::reader::Field;
 use super::route::Route;
 use super::sentinels::{RedisCluster, RedisSentinel};
+use super::tokens::Tokens;
 use super::upstreams::Upstream;
 use super::values::{Count, Door, GIB, HOUR, KIB, MINUTE, Named, Pseudonym, SECOND, Share, Size, Span, Text};
 use crate::wire::Network;
@@ -68,10 +69,12 @@ section! {
         jwt: Jwt = Optional,
         /// Where clients may ask what became of their operations; absent: nowhere.
         operations: Operations = Optional,
+        /// Where clients get single-use tokens, for routes with `token` keys; absent: nowhere.
+        tokens: Tokens = Optional,
         /// Routes; the first match wins, no match is 404.
         routes: Vec<Field<Route>> = Required("write a list of routes, each with `name`, `match` and `upstream`"),
     }
-    later { "tokens", "claims", "tracing", "otlp" }
+    later { "claims", "tracing", "otlp" }
 }
 
 section! {

@@ -68,7 +68,7 @@ pub(super) fn compile(
 }
 
 fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut Report) -> Option<keys::Settings> {
-    let sources = section.key.at().and_then(|list| key_source::compile(list, report));
+    let sources = section.key.at().and_then(|list| key_source::compile(list, around.issuing, report));
     let scope = section.scope.at().and_then(|at| scope::compile(at, around, report));
     let fingerprint = section.fingerprint.value()?;
     let ignore = fingerprint.ignore.value()?;

@@ -29,7 +29,7 @@ pub(super) fn compile(section: &Idempotency, report: &mut Report) -> Option<Age>
         Field::Given(at) => &at.value,
     };
     for at in section.key.value().into_iter().flatten().filter_map(Field::at) {
-        if matches!(at.value, KeySource::All(_) | KeySource::Fingerprint(_)) {
+        if matches!(at.value, KeySource::All(_) | KeySource::Token(_) | KeySource::Fingerprint(_)) {
             report.fault(
                 &at.place,
                 "cannot say when it was made, which `key_age` needs: use header, query, json or form alone",

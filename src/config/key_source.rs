@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::define::one_of;
 use super::finding::Report;
+use super::issuing::Issuing;
 use super::names::checked;
 use super::reader::{At, Field, Mapping, Schemas, Setting};
 use super::tree::Node;
@@ -38,17 +39,19 @@ one_of! {
         "form" => Form(Text),
         /// A business key of several parts; all must be there.
         "all" => All(Vec<Field<KeySource>>),
+        /// A single-use token; needs the section `tokens`.
+        "token" => Token(Nothing),
         /// The request itself.
         "fingerprint" => Fingerprint(Nothing),
     }
     words {}
-    later { "token" }
+    later {}
 }
 
 /// Translates a route's sources.
-pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, report: &mut Report) -> Option<Vec<Source>> {
+pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, tokens: &Issuing, report: &mut Report) -> Option<Vec<Source>> {
     not_empty(&list.place, list.value.is_empty(), "`{ header: Idempotency-Key }`", report);
-    let sources: Vec<_> = list.value.iter().map(|field| key_source(field.at()?, false, report)).collect();
+    let sources: Vec<_> = list.value.iter().map(|field| key_source(field.at()?, false, tokens, report)).collect();
     let always = list.value.iter().position(|field| matches!(field.value(), Some(KeySource::Fingerprint(_))));
     if let Some(after) = always.and_then(|place| list.value.get(place + 1)).and_then(Field::at) {
         report.warn(&after.place, "is never asked: `fingerprint` before it always gives a key");
@@ -56,21 +59,22 @@ pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, report: &mut Report) -> 
     sources.into_iter().collect()
 }
 
-fn key_source(at: &At<KeySource>, inside: bool, report: &mut Report) -> Option<Source> {
+fn key_source(at: &At<KeySource>, inside: bool, tokens: &Issuing, report: &mut Report) -> Option<Source> {
     Some(match &at.value {
         KeySource::Header(name) => Source::Header(checked(name, &at.place, report)?),
         KeySource::Query(name) => Source::Query(name.0.clone()),
         KeySource::Json(pointer) => Source::Json(pointer.0.clone()),
         KeySource::Form(name) => Source::Form(name.0.clone()),
-        KeySource::All(_) | KeySource::Fingerprint(_) if inside => {
+        KeySource::All(_) | KeySource::Token(_) | KeySource::Fingerprint(_) if inside => {
             report.fault(&at.place, "cannot stand inside of `all`: use header, query, json or form");
             return None;
         }
         KeySource::All(parts) => {
             not_empty(&at.place, parts.is_empty(), "`{ json: /order/no }`", report);
-            let parts: Vec<_> = parts.iter().map(|part| key_source(part.at()?, true, report)).collect();
+            let parts: Vec<_> = parts.iter().map(|part| key_source(part.at()?, true, tokens, report)).collect();
             Source::All(parts.into_iter().collect::<Option<_>>()?)
         }
+        KeySource::Token(_) => Source::Token(tokens.ready(&at.place, report)?),
         KeySource::Fingerprint(_) => Source::Fingerprint,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::define::section;
 use super::finding::Report;
-use super::reader::Field;
+use super::reader::{At, Field};
 use super::values::{MINUTE, Span, Text};
 use crate::gateway;
 use crate::keys::path;
@@ -22,11 +22,17 @@ section! {
 pub(super) fn compile(field: &Field<Operations>, report: &mut Report) -> Option<gateway::Operations> {
     let section = field.value()?;
     let at = section.path.at()?;
+    let path = plain_path(at, "/_oncegate/operations", report)?;
+    Some(gateway::Operations { path, max_wait: section.max_wait.value()?.0 })
+}
+
+/// A path that a request can spell in one way only.
+pub(super) fn plain_path(at: &At<Text>, usual: &str, report: &mut Report) -> Option<String> {
     let path = &at.value.0;
     let is_plain = path.len() > 1 && path.starts_with('/') && !path.ends_with('/');
     if !is_plain || path.contains(['?', '#', '%', '{', ';']) || path::normalize(path).ok().as_deref() != Some(path) {
-        report.fault(&at.place, format!("`{path}` is no plain path: write one such as `/_oncegate/operations`"));
+        report.fault(&at.place, format!("`{path}` is no plain path: write one such as `{usual}`"));
         return None;
     }
-    Some(gateway::Operations { path: path.clone(), max_wait: section.max_wait.value()?.0 })
+    Some(path.clone())
 }

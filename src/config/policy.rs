@@ -9,7 +9,7 @@ use super::key_source::KeySource;
 use super::reader::{At, Field};
 use super::route::Idempotency;
 use super::values::span_text;
-use super::{probe, reads};
+use super::{probe, reads, token_routes};
 use crate::keys;
 use crate::machine::Policy;
 
@@ -36,6 +36,7 @@ pub(super) fn compile(
         report.fault(&lease.place, message);
     }
     stated_retention(section, report);
+    token_routes::outlived(around.issuing, section, report);
     let retention = section.retention.value().map(|span| span.0);
     // A doubt must outlive its key.
     let least = retention.zip(age).map(|(retention, age)| retention + age.slack());
@@ -91,7 +92,8 @@ pub(super) fn compare(keys: &At<Vec<Field<KeySource>>>, stated: &Field<bool>, re
     }
     let is_business =
         |source: &KeySource| matches!(source, KeySource::Json(_) | KeySource::Form(_) | KeySource::All(_));
-    let is_client_made = |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Query(_));
+    let is_client_made =
+        |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Query(_) | KeySource::Token(_));
     let has = |wanted: &dyn Fn(&KeySource) -> bool| keys.value.iter().filter_map(Field::value).any(wanted);
     let (business, client_made) = (has(&is_business), has(&is_client_made));
     if business && client_made {

@@ -133,7 +133,7 @@ section! {
         /// What belongs to a request's identity.
         fingerprint: Fingerprint = Default("{}"),
     }
-    later { "decode", "claims", "tokens" }
+    later { "decode", "claims" }
 }
 
 section! {
@@ -167,7 +167,7 @@ section! {
 section! {
     /// What belongs to a request's identity, beside method, authority, path, query, content type and body.
     Fingerprint {
-        /// Whether a changed request under the same key is refused with 422 (default: true for header and query keys, false for json, form and all).
+        /// Whether a changed request under the same key is refused with 422 (default: true for header, query and token keys, false for json, form and all).
         compare: bool = Optional,
         /// Further headers that count.
         headers: Vec<Field<HeaderName>> = Default("[]"),

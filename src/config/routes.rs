@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::around::Around;
 use super::file::File;
 use super::finding::{Place, Report};
+use super::issuing::Issuing;
 use super::reader::{At, Field, remedy, values};
 use super::route::{Cors, Route};
 use super::upstreams::Upstream;
@@ -13,7 +14,7 @@ use super::{front, guard, jwt, reach, second};
 use crate::gateway;
 
 /// Translates all routes.
-pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::Route>> {
+pub(super) fn compile(file: &File, tokens: &Issuing, report: &mut Report) -> Option<Vec<gateway::Route>> {
     let list = file.routes.at()?;
     not_empty(
         &list.place,
@@ -21,7 +22,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
         "`- { name: all, match: { path: \"/{*rest}\" }, upstream: orders }`",
         report,
     );
-    let routes: Vec<_> = list.value.iter().map(|field| route(field.at()?, file, report)).collect();
+    let routes: Vec<_> = list.value.iter().map(|field| route(field.at()?, file, tokens, report)).collect();
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
     shared_doubts(&routes, &list.value, report);
@@ -36,7 +37,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Vec<gateway::R
     routes.into_iter().collect()
 }
 
-fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Route> {
+fn route(at: &At<Route>, file: &File, tokens: &Issuing, report: &mut Report) -> Option<gateway::Route> {
     let (route, upstreams) = (&at.value, file.upstreams.value());
     let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
     let around = Around {
@@ -44,6 +45,7 @@ fn route(at: &At<Route>, file: &File, report: &mut Report) -> Option<gateway::Ro
         client_certificates: front::asks_clients(&file.tls),
         buffered_bodies: file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0),
         underscores: file.underscore_headers.value().copied(),
+        issuing: tokens,
         tokens: jwt::tokens(&file.jwt),
         path: route.r#match.value().and_then(|matching| matching.path.value()),
     };

@@ -24,7 +24,12 @@ pub(super) fn keys(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Option<keys::Also> {
-    let own = key_source::compile(also.key.at()?, report);
+    let own = key_source::compile(also.key.at()?, around.issuing, report);
+    for at in also.key.value().into_iter().flatten().filter_map(Field::at) {
+        if matches!(at.value, KeySource::Token(_)) {
+            report.fault(&at.place, "`token` is a first key only: put it under the route's `key`");
+        }
+    }
     let scope = match &also.scope {
         Field::Absent => Some(None),
         Field::Broken => None,

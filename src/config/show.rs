@@ -3,6 +3,7 @@
 mod guard;
 mod jwt;
 mod store;
+mod tokens;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -50,6 +51,7 @@ pub fn show(settings: &Settings) -> String {
             page.put("max_wait", span_text(operations.max_wait));
         });
     }
+    tokens::show_tokens(&mut page, settings);
     if let Some(settings) = &settings.gateway.jwt {
         page.section("jwt", |page| jwt::show_jwt(page, settings));
     }

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::again;
 use super::attempt::Attempt;
 use super::duplicate::{Key, tell};
+use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::read::{Read, Unread, read_whole};
@@ -62,9 +63,7 @@ impl Gateway {
             }
         };
         routed.client.exchange.read_whole();
-        // What the body may decode to counts as long as somebody may decode it.
-        let decoded = guard.keys.decoded_limit(&head.headers, read.bytes.len());
-        let room = match (self.shared.buffers.take(decoded), instead) {
+        let room = match (self.room(guard, &head, &read), instead) {
             (Some(room), _) => room,
             (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
             (None, None) => return Err(Problem::Overloaded("buffered bodies")),
@@ -80,6 +79,8 @@ impl Gateway {
             tally.named(arrival.operation);
         }
         let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+        // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
+        let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
         drop((arrival, room));
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
@@ -93,7 +94,7 @@ impl Gateway {
             }
             Err(problem) => match (problem, instead) {
                 (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
-                (Problem::StoreUnavailable, None) if guard.store_failure == StoreFailure::Open => {
+                (Problem::StoreUnavailable, None) if open => {
                     self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
                 }
                 (problem, None) => Err(problem),
@@ -182,6 +183,16 @@ impl Gateway {
             }
         }
         Err(refused(arrival, error))
+    }
+
+    /// Room for what the body may decode to: that counts as long as somebody may decode it.
+    fn room(&self, guard: &Guard, head: &request::Parts, read: &Read) -> Option<Hold> {
+        self.shared.buffers.take(guard.keys.decoded_limit(&head.headers, read.bytes.len()))
+    }
+
+    /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
+    fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
+        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now()).is_none()
     }
 
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.

@@ -27,6 +27,8 @@ pub(super) const ALL: [HeaderName; 7] =
 
 /// The methods of a path where clients look without acting.
 pub(super) const LOOKING: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// The methods of the path where clients get tokens.
+pub(super) const ISSUING: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 pub(super) const PROBE: HeaderValue = HeaderValue::from_static("probe");

@@ -23,6 +23,7 @@ mod routes;
 mod settings;
 mod tally;
 mod target;
+mod tokens;
 mod upgrade;
 mod word;
 
@@ -211,17 +212,7 @@ fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
 
 impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
-        let mut guard = route.guard.clone()?;
-        if guard.mode == Mode::Shadow {
-            // Records of a trial must never answer for real ones.
-            guard.keys.namespace.insert_str(0, "shadow/");
-            // Nor does a trial ask for anything that no client asked for.
-            (guard.keys.probe, guard.probing) = (None, None);
-            if let Some(also) = &mut guard.keys.also {
-                also.namespace.insert_str(0, "shadow/");
-            }
-        }
-        let guard = Arc::new(guard);
+        let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
         let terms = Terms {
             policy: Arc::new(guard.policy.clone()),
@@ -261,11 +252,14 @@ impl Gateway {
         let page = cors.map(|cors| (cors, origin.as_ref()));
         let refused = answer.is_err();
         let (mut response, verdict) = match answer {
-            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp))) => (response, verdict),
+            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued))) => {
+                (response, verdict)
+            }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
-        if (refused || verdict == Verdict::LookedUp) && client.exchange.leaves_body() {
+        let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
+        if unread && client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -294,6 +288,9 @@ impl Gateway {
         let asked = |operations| Question::of(operations, &head, &target, client, trusted);
         if let Some(question) = settings.operations.as_ref().and_then(asked) {
             return self.tell_operation(question, tally).await;
+        }
+        if self.issues_at(head.uri.path()) {
+            return self.issue_token(tokens::Wish { head: &head, target: &target, client, trusted }, tally).await;
         }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;

@@ -59,7 +59,8 @@ impl Gateway {
     pub(super) async fn tell_operation(&self, asked: Question<'_>, tally: &mut Tally) -> Result<Answer, Problem> {
         let head = asked.head;
         let text = head.uri.query().unwrap_or_default();
-        let (index, guarded) = self.asked_route(text)?;
+        let acts = |guard: &Guard| guard.mode == Mode::Enforce && guard.keys.client_made().is_some();
+        let (index, guarded) = self.meant_route(text, acts, "with keys that clients make")?;
         let (route, metrics) = (&self.shared.settings.routes[index], &self.shared.route_metrics[index]);
         tally.routed(index, metrics);
         tally.if_left(Verdict::LookedUp);
@@ -74,7 +75,7 @@ impl Gateway {
                 tell(&guarded.guard, &inquiry, &record, &outlook)
             }
             Method::OPTIONS => nothing(),
-            _ => return Err(Problem::MethodNotAllowed),
+            _ => return Err(Problem::MethodNotAllowed { allow: marks::LOOKING }),
         };
         let origin = headers::origin(&head.headers);
         if let Some(cors) = &route.cors {
@@ -86,25 +87,28 @@ impl Gateway {
         Ok((response, Verdict::LookedUp))
     }
 
-    /// The route that is meant: the one that is named, or the only one whose keys clients make.
-    fn asked_route(&self, text: &str) -> Result<(usize, &Guarded), Problem> {
-        let refused = |detail: &str| Problem::BadRequest(detail.to_owned());
-        let named = query::value(text, "route").map_err(|what| refused(&format!("The parameter `route` {what}.")))?;
-        let acts =
-            |guarded: &&Guarded| guarded.guard.mode == Mode::Enforce && guarded.guard.keys.client_made().is_some();
+    /// The route that is meant: the one that is named, or the only one of its kind. `what` says which kind.
+    pub(super) fn meant_route(
+        &self,
+        text: &str,
+        is_one: impl Fn(&Guard) -> bool,
+        what: &str,
+    ) -> Result<(usize, &Guarded), Problem> {
+        let refused = |detail: String| Problem::BadRequest(detail);
+        let named = query::value(text, "route").map_err(|what| refused(format!("The parameter `route` {what}.")))?;
         let guards = self.shared.guards.iter().enumerate();
         let mut found = guards.filter_map(|(index, guarded)| {
             let name = &self.shared.settings.routes[index].name;
             let meant = named.as_ref().is_none_or(|named| named == name);
-            guarded.as_ref().filter(acts).filter(|_| meant).map(|guarded| (index, guarded))
+            guarded.as_ref().filter(|guarded| meant && is_one(&guarded.guard)).map(|guarded| (index, guarded))
         });
         match (found.next(), found.next(), &named) {
             (Some(found), None, _) => Ok(found),
-            (None, _, Some(_)) => Err(refused("No route of this name has keys that clients make.")),
-            (None, _, None) => Err(refused("No route has keys that clients make.")),
-            (Some(_), Some(_), _) => Err(refused(
-                "Several routes have keys that clients make: say which is meant, by `?route=` and its name.",
-            )),
+            (None, _, Some(_)) => Err(refused(format!("There is no route of this name {what}."))),
+            (None, _, None) => Err(refused(format!("There is no route {what}."))),
+            (Some(_), Some(_), _) => {
+                Err(refused(format!("There are several routes {what}: say which is meant, by `?route=` and its name.")))
+            }
         }
     }
 

@@ -41,6 +41,10 @@ pub enum Problem {
     KeyMissing(String),
     /// A key that is none.
     KeyInvalid(String),
+    /// A token that was not issued here, or not for this route and caller.
+    TokenInvalid(String),
+    /// A token whose time is over, of which nothing is known.
+    TokenExpired,
     /// No caller.
     ScopeMissing(String),
     /// A token that is not to be believed.
@@ -52,7 +56,10 @@ pub enum Problem {
     /// Nothing that this caller may know is known of the operation.
     OperationUnknown,
     /// The gateway's own path takes no such method.
-    MethodNotAllowed,
+    MethodNotAllowed {
+        /// Those that it takes.
+        allow: HeaderValue,
+    },
     /// The key belongs to another request.
     KeyReused,
     /// The request's body is over the route's limit.
@@ -165,10 +172,11 @@ impl Problem {
     fn row(&self) -> Row {
         use Retry::{NewKey, SameKey, Stop};
         use {StatusCode as S, Verdict as V};
+        let (s400, s409, s503) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
             Self::NoRoute => row(S::NOT_FOUND, "no-route", "No route", Stop, V::NoRoute),
-            Self::BadRequest(_) => row(S::BAD_REQUEST, "bad-request", "Bad request", Stop, V::BadRequest),
+            Self::BadRequest(_) => row(s400, "bad-request", "Bad request", Stop, V::BadRequest),
             Self::TargetTooLong(_) => row(S::URI_TOO_LONG, "target-too-long", "Target too long", Stop, V::BadRequest),
             Self::HeadersTooLarge(_) => {
                 let status = S::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -183,16 +191,18 @@ impl Problem {
             Self::ExpectationFailed => {
                 row(S::EXPECTATION_FAILED, "expectation-failed", "Expectation failed", Stop, V::BadRequest)
             }
-            Self::KeyMissing(_) => row(S::BAD_REQUEST, "key-missing", "Key missing", Stop, V::KeyMissing),
-            Self::KeyInvalid(_) => row(S::BAD_REQUEST, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
-            Self::ScopeMissing(_) => row(S::BAD_REQUEST, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::KeyMissing(_) => row(s400, "key-missing", "Key missing", Stop, V::KeyMissing),
+            Self::KeyInvalid(_) => row(s400, "key-invalid", "Key invalid", Stop, V::KeyInvalid),
+            Self::TokenInvalid(_) => row(s400, "token-invalid", "Token not issued here", NewKey, V::TokenInvalid),
+            Self::TokenExpired => row(S::GONE, "token-expired", "Token expired", NewKey, V::TokenExpired),
+            Self::ScopeMissing(_) => row(s400, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
             Self::ScopeInvalid(_) => row(S::UNAUTHORIZED, "scope-invalid", "Token invalid", Stop, V::ScopeInvalid),
             Self::ScopeUnavailable(_) => {
-                row(S::SERVICE_UNAVAILABLE, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
+                row(s503, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
             }
             Self::KeyExpired => row(S::GONE, "key-expired", "Key expired", NewKey, V::KeyExpired),
             Self::OperationUnknown => row(S::NOT_FOUND, "operation-unknown", "Operation unknown", SameKey, V::LookedUp),
-            Self::MethodNotAllowed => {
+            Self::MethodNotAllowed { .. } => {
                 row(S::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", Stop, V::BadRequest)
             }
             Self::KeyReused => row(S::UNPROCESSABLE_ENTITY, "key-reused", "Key reused", NewKey, V::Mismatch),
@@ -203,33 +213,27 @@ impl Problem {
             Self::BodyTimeout { .. } => {
                 row(S::REQUEST_TIMEOUT, "body-timeout", "Body too slow", SameKey, V::BodyAborted)
             }
-            Self::BodyAborted { .. } => row(S::BAD_REQUEST, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
+            Self::BodyAborted { .. } => row(s400, "body-aborted", "Body incomplete", SameKey, V::BodyAborted),
             Self::InFlight { status, .. } => {
                 row(*status, "request-in-flight", "Request in flight", SameKey, V::InFlight)
             }
             Self::Duplicate { status, .. } => row(*status, "duplicate-request", "Duplicate request", Stop, V::Rejected),
-            Self::AlreadyExecuted { .. } => {
-                row(S::CONFLICT, "already-executed", "Already executed", Stop, V::AlreadyExecuted)
-            }
-            Self::OutcomeUnknown { .. } => row(S::CONFLICT, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
+            Self::AlreadyExecuted { .. } => row(s409, "already-executed", "Already executed", Stop, V::AlreadyExecuted),
+            Self::OutcomeUnknown { .. } => row(s409, "outcome-unknown", "Outcome unknown", SameKey, V::InDoubt),
             Self::UpstreamTimeout { .. } => {
                 row(S::GATEWAY_TIMEOUT, "upstream-timeout", "Upstream timed out", SameKey, V::UpstreamTimeout)
             }
             Self::UpstreamUnreachable { shortage, .. } => {
-                let status = if *shortage { S::SERVICE_UNAVAILABLE } else { S::BAD_GATEWAY };
+                let status = if *shortage { s503 } else { S::BAD_GATEWAY };
                 row(status, "upstream-unreachable", "Upstream unreachable", SameKey, V::UpstreamUnreachable)
             }
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
             }
-            Self::Overloaded(_) => row(S::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", SameKey, V::Overloaded),
-            Self::StoreUnavailable => {
-                row(S::SERVICE_UNAVAILABLE, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable)
-            }
             Self::Also { problem, .. } => problem.row(),
-            Self::RecordUnreadable => {
-                row(S::SERVICE_UNAVAILABLE, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable)
-            }
+            Self::Overloaded(_) => row(s503, "overloaded", "Overloaded", SameKey, V::Overloaded),
+            Self::StoreUnavailable => row(s503, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable),
+            Self::RecordUnreadable => row(s503, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable),
         }
     }
 

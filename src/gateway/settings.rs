@@ -25,6 +25,8 @@ pub struct Settings {
     pub underscore_headers: Underscores,
     /// Where clients may ask what became of their operations; none: nowhere.
     pub operations: Option<Operations>,
+    /// The path where clients get tokens; none: there are none.
+    pub tokens: Option<String>,
     /// How tokens are believed that say who calls; none: no scope reads any.
     pub jwt: Option<jwt::Settings>,
 }
@@ -154,6 +156,23 @@ pub struct Also {
     pub duplicate: OnDuplicate,
     /// The status that `reject` says.
     pub duplicate_status: StatusCode,
+}
+
+impl Guard {
+    /// The guard as it acts.
+    #[must_use]
+    pub fn acting(mut self) -> Self {
+        if self.mode == Mode::Shadow {
+            // Records of a trial must never answer for real ones.
+            self.keys.namespace.insert_str(0, "shadow/");
+            // Nor does a trial ask for anything that no client asked for.
+            (self.keys.probe, self.probing) = (None, None);
+            if let Some(also) = &mut self.keys.also {
+                also.namespace.insert_str(0, "shadow/");
+            }
+        }
+        self
+    }
 }
 
 /// What becomes of safe methods (RFC 9110, section 9.2.1) on a guarded route.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -298,6 +299,31 @@ async fn a_file_of_keys_is_read_again_and_a_bad_one_changes_nothing() {
     std::fs::remove_file(&path).unwrap();
     assert!(!ring.step().await);
     assert!(verifier.believe(token.as_bytes(), NOW).await.is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_token_with_a_changed_letter_is_not_believed(at in any::<prop::sample::Index>(), letter in 0_u8..128) {
+        static ISSUED: LazyLock<(Settings, String)> = LazyLock::new(|| {
+            let signer = Signer::new("k", "ES256");
+            (listing(&[&signer]), signer.token("ES256", &somebody()))
+        });
+        let (settings, token) = &*ISSUED;
+        let mut changed = token.clone().into_bytes();
+        let at = at.index(changed.len());
+        changed[at] = letter;
+        prop_assert_eq!(settings.explain(&changed, NOW).is_ok(), changed == token.as_bytes());
+    }
+
+    #[test]
+    fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[A-Za-z0-9_-]{0,40}(\\.[A-Za-z0-9_-]{0,40}){2}") {
+        let settings = settings(Proof::Elsewhere);
+        prop_assert!(settings.explain(&bytes, NOW).is_err());
+        prop_assert!(settings.explain(text.as_bytes(), NOW).is_err());
+        let _ = KeySet::read(&bytes);
+    }
 }
 
 #[test]

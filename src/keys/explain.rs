@@ -4,6 +4,7 @@ use super::coding::Undecoded;
 use super::fingerprint::{self, BodyForm};
 use super::frame::{Frame, Framed, hex, print};
 use super::source::Body;
+use super::token::Token;
 use super::{OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
 use crate::machine::{OperationId, Print, Probe, Time};
 
@@ -126,6 +127,9 @@ fn key_piece(part: &source::Part<'_>) -> Piece {
     let value = match &part.value {
         source::Value::Text(text) | source::Value::Number(text) => text.clone(),
         source::Value::Digest(digest) => hex(digest),
+        source::Value::Token(text) => {
+            Token::read(text).map_or_else(String::new, |token| format!("number {}", hex(&token.number)))
+        }
     };
     Piece { from: part.source.to_string(), value }
 }

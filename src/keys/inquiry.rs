@@ -4,13 +4,13 @@ use http::HeaderMap;
 
 use super::path::unescaped;
 use super::source::{self, Found};
-use super::{Caller, Refusal, Settings, Source, check_names, dated, operation, scope};
+use super::{Caller, Refusal, Settings, Source, check_names, dated, issued, operation, scope};
 use crate::machine::Inquiry;
 
 impl Settings {
-    /// Where keys come from that clients make themselves: the first header or query parameter of the sources.
+    /// Where keys come from that clients have in hand: the first header, query parameter or token of the sources.
     pub fn client_made(&self) -> Option<&Source> {
-        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_)))
+        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_) | Source::Token(_)))
     }
 }
 
@@ -27,6 +27,9 @@ pub fn inquire(settings: &Settings, segment: &str, headers: &HeaderMap, caller: 
     let parts = vec![source::named(source, key).map_err(invalid)?];
     let scope = scope::values(&settings.scope, headers, caller)?;
     let operation = operation(&settings.namespace, &scope, &parts);
-    let made = dated::made(settings, &Found::Key(parts))?;
-    Ok(Inquiry { operation, credentials: scope::credentials(settings, headers), made })
+    let found = Found::Key(parts);
+    let made = dated::made(settings, &found)?;
+    let issued = issued::recognise(settings, &found, &scope)?;
+    let validities = issued.iter().flat_map(|issued| issued.spans).collect();
+    Ok(Inquiry { operation, credentials: scope::credentials(settings, headers), made, validities })
 }

@@ -12,6 +12,7 @@ mod fingerprint;
 mod frame;
 mod header;
 mod inquiry;
+mod issued;
 mod json;
 mod multipart;
 mod number;
@@ -23,6 +24,7 @@ mod scope;
 mod settings;
 mod source;
 mod spelling;
+mod token;
 
 use std::sync::Arc;
 
@@ -34,8 +36,10 @@ pub use explain::{Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
+pub use issued::{TokenParts, TokenStanding, issue, token_parts};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{Also, CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -44,6 +48,7 @@ use http::{HeaderMap, HeaderName, Method};
 use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
 use content::Entity;
 use frame::Frame;
+use issued::Issued;
 use probe::Filling;
 use source::{Body, Found, View};
 
@@ -116,6 +121,9 @@ pub enum Refusal {
     /// A key is there but is not one: blank, malformed, over-long, on several lines.
     #[error("{0}")]
     KeyInvalid(String),
+    /// A token is there but is not one that was issued here, for this route and caller.
+    #[error("{0}")]
+    TokenInvalid(String),
     /// The scope's value is not there, or is there twice.
     #[error("{0}")]
     ScopeMissing(String),
@@ -148,7 +156,8 @@ pub fn check_head(
     refuse_missing(settings, &found)?;
     dated::made(settings, &found)?;
     also::check_head(settings, &view, caller)?;
-    scope::values(&settings.scope, headers, caller).map(|_| ())
+    let scope = scope::values(&settings.scope, headers, caller)?;
+    issued::recognise(settings, &found, &scope).map(|_| ())
 }
 
 /// Names the operation that a request asks for.
@@ -187,7 +196,11 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let settings_word = fingerprint::settings_word(&settings.fingerprint);
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
-    Ok(Named::Operation(arrival.with_made(made).with_probe(probe).with_also(also)))
+    let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
+    Ok(Named::Operation(match &key.issued {
+        Some(issued) => issued.limit(arrival),
+        None => arrival,
+    }))
 }
 
 /// Says which namespace a record belongs to.
@@ -218,6 +231,8 @@ struct Key<'a> {
     parts: Vec<source::Part<'a>>,
     operation: OperationId,
     made: Option<Time>,
+    /// Where it is a token.
+    issued: Option<Issued>,
 }
 
 fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
@@ -229,8 +244,11 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
     let also = also::derive(settings, &view, &request.caller, &scope)?;
+    let issued = issued::recognise(settings, &found, &scope)?;
     let key = match found {
-        Found::Key(parts) => Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made }),
+        Found::Key(parts) => {
+            Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made, issued })
+        }
         Found::Absent | Found::NeedsBody => None,
     };
     Ok(Derived { key, scope, also })

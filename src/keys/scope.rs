@@ -15,7 +15,6 @@ use crate::wire::Certificate;
 pub(super) const CREDENTIALS: &str = "credentials";
 /// The kind of a value that is a digest of a client's certificate.
 pub(super) const CERTIFICATE: &str = "client certificate";
-
 /// The kind of a value that is a claim of the client's token.
 const CLAIM: &str = "JWT claim";
 /// The kind of one that is a number, in canonical form.
@@ -204,6 +203,9 @@ pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Result<Vec<u8>, Refusal
         (Some(value), None) => Ok(value.to_vec()),
     }
 }
+
+#[cfg(test)]
+mod properties;
 
 #[cfg(test)]
 mod tests {

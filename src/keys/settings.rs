@@ -1,8 +1,10 @@
 //! How a route names its operations, as the configuration states it.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 
-use super::{Carrier, Decoding, ProbeTemplate};
+use super::{Carrier, Decoding, ProbeTemplate, Tokens};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub enum Source {
     Form(String),
     /// Several parts; all must be there.
     All(Vec<Source>),
+    /// A single-use token that a gateway issued.
+    Token(Arc<Tokens>),
     /// The request itself.
     Fingerprint,
 }

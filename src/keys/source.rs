@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 use super::coding::Undecoded;
 use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
-use super::frame::Frame;
+use super::frame::{Frame, sha256};
 use super::header::{self, MAX_KEY};
 use super::json::{Fault, Scan};
 use super::query::{self, Lookup};
@@ -52,6 +52,8 @@ pub(super) enum Value {
     /// A JSON number in canonical form; never the same key as a text.
     Number(String),
     Digest([u8; 32]),
+    /// A token. It is hashed by its digest: what is hashed may be shown, and whoever has a token can use it.
+    Token(String),
 }
 
 /// What one source says.
@@ -79,10 +81,15 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
         let (kind, name) = part.source.label();
         frame.label_of("key", name, "kind").part(kind);
         frame.label_of("key", name, "name").part(name);
+        let digest;
         let (form, bytes) = match &part.value {
             Value::Text(text) => ("text", text.as_bytes()),
             Value::Number(text) => ("number", text.as_bytes()),
             Value::Digest(digest) => ("digest", digest.as_slice()),
+            Value::Token(text) => {
+                digest = sha256(text.as_bytes());
+                ("token's digest", digest.as_slice())
+            }
         };
         frame.label_of("key", name, "form").part(form);
         frame.label_of("key", name, "value").part(bytes);
@@ -93,6 +100,7 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
 pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderName> {
     sources.iter().flat_map(leaves).filter_map(|leaf| match leaf {
         Source::Header(name) => Some(name),
+        Source::Token(tokens) => Some(&tokens.header),
         _ => None,
     })
 }
@@ -101,9 +109,10 @@ pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderNa
 fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
     let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
     for source in leaves(source) {
-        let look = look(source, view).map_err(|what| match view.body.and_then(Body::limit) {
-            Some(limit) => Refusal::BodyTooLarge { limit },
-            None => Refusal::KeyInvalid(format!("The key ({source}) {what}.")),
+        let look = look(source, view).map_err(|what| match (source, view.body.and_then(Body::limit)) {
+            (Source::Token(_), _) => Refusal::TokenInvalid(format!("The key ({source}) {what}.")),
+            (_, Some(limit)) => Refusal::BodyTooLarge { limit },
+            (_, None) => Refusal::KeyInvalid(format!("The key ({source}) {what}.")),
         })?;
         match look {
             Look::Here(value) => parts.push(Part { source, value }),
@@ -123,6 +132,7 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
+        (Source::Token(tokens), _) => header::key(view.headers, &tokens.header)?.map(Value::Token),
         (Source::Query(name), _) => field(view.query.unwrap_or_default().as_bytes(), name)?,
         (Source::Json(_) | Source::Form(_) | Source::Fingerprint, None) => return Ok(Look::NeedsBody),
         (Source::Json(pointer), Some(body)) => body.json_value(pointer)?,
@@ -155,6 +165,7 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
 pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
     let value = match source {
         Source::Header(_) => Value::Text(header::printable(&key)?),
+        Source::Token(_) => Value::Token(header::printable(&key)?),
         _ => text(utf8(key)?)?,
     };
     Ok(Part { source, value })
@@ -268,6 +279,8 @@ impl Source {
             Self::Json(pointer) => ("JSON pointer", pointer),
             Self::Form(name) => ("form field", name),
             Self::All(_) => ("all", ""),
+            // Which field carries it is no part of what it names.
+            Self::Token(_) => ("token", ""),
             Self::Fingerprint => ("fingerprint", ""),
         }
     }
@@ -279,7 +292,7 @@ impl Source {
             Self::Query(_) => "query",
             Self::Json(_) => "json",
             Self::Form(_) => "form",
-            Self::Header(_) | Self::All(_) | Self::Fingerprint => kind,
+            Self::Header(_) | Self::All(_) | Self::Token(_) | Self::Fingerprint => kind,
         };
         (kind, name)
     }
@@ -287,7 +300,7 @@ impl Source {
     /// Whether the key is one value of the request's own.
     pub(super) fn is_one_value(&self) -> bool {
         let parts = leaves(self);
-        parts.len() == 1 && !parts.contains(&&Self::Fingerprint)
+        parts.len() == 1 && !matches!(parts[0], Self::Fingerprint | Self::Token(_))
     }
 
     pub(super) fn pointer(&self) -> Option<&str> {
@@ -306,6 +319,9 @@ impl fmt::Display for Source {
                 let join = if at == 0 { "" } else { " with " };
                 write!(f, "{join}{part}")
             });
+        }
+        if let Self::Token(tokens) = self {
+            return write!(f, "token in {}", tokens.header);
         }
         let (kind, name) = self.label();
         f.write_str(kind)?;

@@ -94,6 +94,8 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
 }
 
 fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Record {
+    // Never the lease: a record that expired with its lease would let the operation run again.
+    let expires = now.plus(policy.attempt_timeout).plus(policy.doubt_retention);
     Record {
         fence: Fence { attempt, version: 1 },
         number: 1,
@@ -101,10 +103,10 @@ fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> R
         prints: arrival.prints(),
         credentials: arrival.credentials,
         namespace: arrival.namespace,
-        // Never the lease: a record that expired with its lease would let the operation run again.
-        expires: now.plus(policy.attempt_timeout).plus(policy.doubt_retention),
+        expires: arrival.good_until.map_or(expires, |end| end.max(expires)),
         probe: arrival.probe.clone(),
         beside: arrival.beside.clone(),
+        good_until: arrival.good_until,
     }
 }
 
@@ -115,6 +117,7 @@ fn claim_over(doubt: &Record, claim: Record) -> Record {
         fence: Fence { version: doubt.fence.version.saturating_add(1), ..claim.fence },
         number: doubt.number.saturating_add(1),
         expires: claim.expires.max(doubt.expires),
+        good_until: claim.good_until.max(doubt.good_until),
         ..claim
     }
 }

@@ -41,6 +41,8 @@ pub struct Arrival {
     pub also: Option<Box<Also>>,
     /// The operation that an attempt would hold beside this one.
     pub(super) beside: Option<Box<OperationId>>,
+    /// Until when its key by itself gives a right to act, where it is one that ends: no record of it is forgotten before.
+    pub good_until: Option<Time>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
 }
 
@@ -87,6 +89,7 @@ impl Arrival {
             validities: Vec::new(),
             also: None,
             beside: None,
+            good_until: None,
             canonical,
         }
     }
@@ -126,8 +129,14 @@ impl Arrival {
         Some(Self { beside: Some(Box::new(self.operation)), ..second })
     }
 
+    /// The same, with a record that is not forgotten before this time.
+    #[must_use]
+    pub fn remembered_until(self, end: Time) -> Self {
+        Self { good_until: self.good_until.max(Some(end)), ..self }
+    }
+
     /// Why it gives no right to act at this moment, if nothing is known of the operation.
-    pub(super) fn untimely(&self, policy: &Policy, now: Time) -> Option<Untimely> {
+    pub fn untimely(&self, policy: &Policy, now: Time) -> Option<Untimely> {
         let outside = self.validities.iter().find_map(|span| span.untimely(now));
         outside.or_else(|| policy.untimely(self.made, now))
     }

@@ -1,9 +1,9 @@
 //! What somebody is told who only asks for an operation. It gives nobody the right to act.
 
-use super::{Expect, OperationId, Policy, Print, Record, Time, Untimely, lapse};
+use super::{Expect, OperationId, Policy, Print, Record, Time, Untimely, Validity, lapse};
 
 /// A question for what is known of an operation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Inquiry {
     /// The operation.
     pub operation: OperationId,
@@ -11,6 +11,8 @@ pub struct Inquiry {
     pub credentials: Option<Print>,
     /// When the key says that it was made, where keys do.
     pub made: Option<Time>,
+    /// When a request with this key might act, if nothing is known of the operation.
+    pub validities: Vec<Validity>,
 }
 
 /// The answer.
@@ -33,7 +35,8 @@ pub enum Sight {
 pub fn look(found: Option<&Record>, inquiry: &Inquiry, policy: &Policy, now: Time) -> Sight {
     let may_see = |record: &&Record| inquiry.credentials.is_none() || inquiry.credentials == record.credentials;
     let Some(record) = found.filter(may_see) else {
-        return Sight::Nothing(policy.untimely(inquiry.made, now));
+        let outside = inquiry.validities.iter().find_map(|span| span.untimely(now));
+        return Sight::Nothing(outside.or_else(|| policy.untimely(inquiry.made, now)));
     };
     match lapse(record, policy.doubt_retention, now) {
         Some(lapsed) => Sight::Lapse { expect: Expect::Fence(record.fence), record: lapsed },

@@ -34,6 +34,9 @@ pub struct Record {
     pub probe: Option<Box<Probe>>,
     /// The operation that the same attempt holds beside this one; none where a route has one guard.
     pub beside: Option<Box<OperationId>>,
+    /// Until when the key by itself gives a right to act, where it is one that ends: the record is never forgotten before,
+    /// whatever the route has come to say meanwhile.
+    pub good_until: Option<Time>,
 }
 
 /// Where an operation stands.
@@ -172,7 +175,8 @@ impl Record {
         (next.fence.version > self.fence.version).then_some(next)
     }
 
-    /// This record in another state, in a later series of versions. Once it is completed there is nothing left to ask.
+    /// This record in another state, in a later series of versions. Once it is completed there is nothing left to ask. It
+    /// is remembered until `expires`, or longer where its key is good for longer.
     ///
     /// Each kind of state has series of its own: where a store has lost writes, the same versions are counted again, and
     /// a renewal or a lapse that still travels must never fit an outcome, and undo it.
@@ -186,6 +190,7 @@ impl Record {
         let series = next + (kind + KINDS - next % KINDS) % KINDS;
         let fence = Fence { version: series.saturating_mul(SERIES), ..self.fence };
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
+        let expires = self.good_until.map_or(expires, |end| end.max(expires));
         Self { fence, state, expires, probe, ..self.clone() }
     }
 }

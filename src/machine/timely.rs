@@ -31,6 +31,10 @@ pub enum Untimely {
     Expired,
     /// It says that it was made in the future.
     Early,
+    /// It is a token whose time is over.
+    TokenExpired,
+    /// It is a token that was issued in the future, by the store's time.
+    TokenEarly,
 }
 
 impl Policy {

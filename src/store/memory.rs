@@ -200,6 +200,7 @@ mod tests {
             expires: Time(expires),
             probe: None,
             beside: None,
+            good_until: None,
         }
     }
 

@@ -50,6 +50,8 @@ labels! {
         ScopeUnavailable => "scope_unavailable",
         /// Its token was not valid.
         TokenInvalid => "token_invalid",
+        /// Its token's time was over, and nothing was known of it.
+        TokenExpired => "token_expired",
         /// Its body was over the limit.
         BodyTooLarge => "body_too_large",
         /// Its body did not arrive, or its client left before it was admitted.
@@ -74,6 +76,8 @@ labels! {
         Shadowed => "shadowed",
         /// It asked what is known of an operation.
         LookedUp => "looked_up",
+        /// It asked for a token, and got one.
+        TokenIssued => "token_issued",
         /// It was about the gateway itself, or had no hop left to go.
         Answered => "answered",
         /// No route matched.

@@ -1,5 +1,7 @@
 //! Prometheus metrics: one method per fact. Handles are resolved once per route, never on the hot path.
 
+mod route;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -63,6 +65,7 @@ pub struct RouteMetrics {
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
     outcome_headers_unclear: IntCounter,
+    tokens_issued: IntCounter,
     in_flight: IntGauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
@@ -80,6 +83,7 @@ struct Families {
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
     outcome_headers_unclear: IntCounterVec,
+    tokens_issued: IntCounterVec,
     in_flight: IntGaugeVec,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
@@ -260,78 +264,6 @@ impl fmt::Debug for Metrics {
     }
 }
 
-impl RouteMetrics {
-    /// The route's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// A request ended.
-    pub fn answered(&self, verdict: Verdict, took: Duration) {
-        self.requests[verdict as usize].inc();
-        self.seconds[verdict as usize].observe(took.as_secs_f64());
-    }
-
-    /// A client left before its answer; the request itself is counted by [`answered`](Self::answered).
-    pub fn client_gone(&self) {
-        self.clients_gone.inc();
-    }
-
-    /// An attempt ended.
-    pub fn settled(&self, outcome: Outcome) {
-        self.outcomes[outcome as usize].inc();
-    }
-
-    /// The upstream was asked about a doubt, or should have been.
-    pub fn probed(&self, finding: ProbeFinding) {
-        self.probes[finding as usize].inc();
-    }
-
-    /// An attempt that was sent has ended after this long, whatever came of it.
-    pub fn attempt_took(&self, span: Duration) {
-        self.usual.took(span);
-    }
-
-    /// How long attempts take at most, unless something is unusual, as far as this process has seen; none before the
-    /// first has ended.
-    pub fn attempts_usually_take(&self) -> Option<Duration> {
-        self.usual.at_most()
-    }
-
-    /// A request met a record of its operation.
-    pub fn duplicate(&self) {
-        self.duplicates.inc();
-    }
-
-    /// A request's first key was new, and its second one was on record.
-    pub fn also_refused(&self) {
-        self.also_refused.inc();
-    }
-
-    /// A request was let through and failed at the upstream.
-    pub fn executed_but_failed(&self) {
-        self.executed_but_failed.inc();
-    }
-
-    /// The upstream said something of an operation that cannot be made out. True when it was the first time on this route.
-    pub fn outcome_header_unclear(&self) -> bool {
-        self.outcome_headers_unclear.inc();
-        self.outcome_headers_unclear.get() == 1
-    }
-
-    /// An attempt began (1) or ended (-1).
-    pub fn attempts_running(&self, change: i64) {
-        self.in_flight.add(change);
-    }
-
-    /// What the last sweep found.
-    pub fn doubts_found(&self, found: DoubtsFound) {
-        self.doubts.set(i64::try_from(found.count).unwrap_or(i64::MAX));
-        self.doubts_expiring.set(i64::try_from(found.expiring).unwrap_or(i64::MAX));
-        self.oldest_doubt.set(i64::try_from(found.oldest.as_secs()).unwrap_or(i64::MAX));
-    }
-}
-
 impl Families {
     fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name, help, labels| counter_vec(registry, name, help, labels);
@@ -355,6 +287,7 @@ impl Families {
                 "Fields of the upstream's own word on an operation that cannot be made out.",
                 &["route"],
             )?,
+            tokens_issued: counter("tokens_issued_total", "Single-use tokens that clients got.", &["route"])?,
             in_flight: gauge("in_flight", "Attempts that are running.")?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
@@ -377,6 +310,7 @@ impl Families {
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
             outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),
+            tokens_issued: self.tokens_issued.with_label_values(&[name]),
             in_flight: self.in_flight.with_label_values(&[name]),
             doubts: self.doubts.with_label_values(&[name]),
             oldest_doubt: self.oldest_doubt.with_label_values(&[name]),

@@ -19,7 +19,7 @@ const FAILED: &str = "oncegate_jwks_reads_total{result=\"failed\"}";
 const OK: &str = "oncegate_jwks_reads_total{result=\"ok\"}";
 
 fn at(url: &str, more: &str) -> String {
-    format!("{{ jwks_url: \"{url}\", fetch_timeout: 2s{more} }}")
+    format!("{{ jwks_url: \"{url}\", fetch_timeout: 10s{more} }}")
 }
 
 /// A request by this signer, answered.
@@ -156,7 +156,7 @@ fn a_reload_takes_over_changed_files_of_keys() {
     assert_eq!(send(&gateway, &old, "k").status, 201);
     std::fs::write(&keys, jwks(&[&new])).unwrap();
     gateway.signal("HUP");
-    gateway.wait_for_log("configuration reloaded");
+    assert!(gateway.wait_for_log("configuration reloaded").contains("the keys in `jwt.jwks_file`"));
     assert!(send(&gateway, &new, "k").is_replay());
     assert_invalid(&send(&gateway, &old, "k"), "does not list");
     // A bad file changes nothing.

@@ -14,6 +14,7 @@ mod reads;
 mod redis;
 mod schema;
 mod sole;
+mod tokens;
 mod upstreams;
 mod window;
 
@@ -535,8 +536,6 @@ fn settings_are_checked_against_each_other() {
 #[test]
 fn what_is_for_later_is_refused_as_such() {
     for (text, place) in [
-        (format!("{LEAST}tokens: {{ path: /t }}\n"), "10:1 tokens"),
-        (LEAST.replace("header: Idempotency-Key", "token: {}"), "8:15 routes[0].idempotency.key[0].token"),
         (LEAST.replace("path: /orders", "path: /orders, query: {}"), "5:46 routes[0].match.query"),
         (format!("{LEAST}store: {{ kind: redis, url: 'redis+unix:///s' }}\n"), "10:28 store.url"),
         (format!("{LEAST}claims: {{}}\n"), "10:1 claims"),

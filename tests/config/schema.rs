@@ -43,6 +43,7 @@ fn knows_the_words_of_the_reader() {
         ("Match", LEAST.replace("path: /orders", "path: /orders, zzzzzzzzzzzz: 1")),
         ("Idempotency", format!("{LEAST}      zzzzzzzzzzzz: 1\n")),
         ("Operations", format!("{LEAST}operations: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Tokens", format!("{LEAST}tokens: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Jwt", format!("{LEAST}jwt: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("KeyAge", format!("{LEAST}      key_age: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Also", format!("{LEAST}      also: {{ zzzzzzzzzzzz: 1 }}\n")),

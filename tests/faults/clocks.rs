@@ -3,17 +3,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use oncegate::clock::Clock;
 
 use crate::client::Call;
 use crate::drill::Plan;
-use crate::gateway::wait_until;
-use crate::redis::Environment;
+use crate::gateway::{Gateway, wait_until, write};
+use crate::redis::{Environment, RedisServer};
 use crate::scene::{Backing, Clocks};
 use crate::short::{drill, seed};
 use crate::storm::JUMP;
+use crate::upstream::OwnPort;
 
 /// The clock of one process.
 pub(crate) struct FakeClock {
@@ -119,4 +121,47 @@ fn jumps_of_the_only_gateways_clock_run_nothing_twice() {
     let report = drill("the clock of an embedded store jumps", &jumps(Backing::Embedded, 1, Clocks::OfGateways));
     let seen = &report.figures;
     assert!(seen.kept > 100, "{seen:?}");
+}
+
+/// Two gateways whose clocks are five minutes off, in both directions, take each other's tokens of a minute: a request with
+/// one gets as far as its upstream, which is not there.
+#[test]
+fn tokens_go_by_the_stores_time() {
+    let (upstream, redis) = (OwnPort::new(), RedisServer::start());
+    let folder = tempfile::tempdir().unwrap();
+    let gateways = [-JUMP, JUMP].map(|ahead| {
+        let config = folder.path().join(format!("{ahead}.yaml"));
+        write(&config, &token_yaml(&redis.url(), &upstream.address().to_string()));
+        let clock = FakeClock::new(&folder.path().join(format!("{ahead}.clock")));
+        clock.set(ahead);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+        command.args(["serve", "--config"]).arg(&config).envs(clock.environment());
+        Gateway::try_command(command, &config).unwrap_or_else(|(ended, log)| panic!("{ended}: {log}"))
+    });
+    for [issuer, taker] in [[0, 1], [1, 0]].map(|pair| pair.map(|one: usize| &gateways[one])) {
+        let issued = issuer.send(&Call::post("/idempotency-tokens"));
+        let told: serde_json::Value = serde_json::from_slice(&issued.body).unwrap();
+        let expires: jiff::Timestamp = told["expires_at"].as_str().unwrap().parse().unwrap();
+        let left = expires.as_millisecond() / 1_000 - i64::try_from(Clock::wall().0 / 1_000).unwrap();
+        assert!((30..=61).contains(&left), "{left} s by the store's time");
+        let order = Call::post("/orders").header("Idempotency-Token", told["token"].as_str().unwrap()).body("x");
+        let answer = taker.send(&order);
+        assert_eq!((answer.status, answer.code().as_deref()), (502, Some("upstream-unreachable")), "{}", answer.text());
+    }
+}
+
+fn token_yaml(redis: &str, upstream: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0
+admin: {{ listen: 127.0.0.1:0 }}
+store: {{ kind: redis, url: '{redis}' }}
+tokens: {{ lifetime: 1m, secrets: [ 0123456789abcdef0123456789abcdef ] }}
+upstreams: {{ orders: {{ servers: [ 'http://{upstream}' ] }} }}
+routes:
+  - name: orders
+    match: {{ methods: [POST], path: /orders }}
+    upstream: orders
+    idempotency: {{ key: [ {{ token: {{}} }} ], scope: none }}
+"
+    )
 }

@@ -41,6 +41,7 @@ mod slow;
 mod status;
 mod streams;
 mod timeouts;
+mod tokens;
 mod upgrades;
 mod windows;
 

@@ -26,6 +26,7 @@ mod overload;
 mod probe;
 mod sealed;
 mod store_faults;
+mod tokens;
 mod unseen;
 
 use std::time::Duration;

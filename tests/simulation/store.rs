@@ -9,6 +9,7 @@ use super::world::START;
 
 /// What a gateway asks of the store.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "few at a time")]
 pub(crate) enum Call {
     /// Answered as a write that lost.
     Load,

@@ -100,6 +100,7 @@ pub async fn reservation(store: &dyn Store, attempt: u8) -> Record {
         expires: now.plus(Duration::from_hours(1)),
         probe: None,
         beside: None,
+        good_until: None,
     }
 }
 

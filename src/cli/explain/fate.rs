@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gateway::{Found, Guard, Place, Problem, Route, Routes, Target, check_fields};
 use crate::jwt::Standing;
-use crate::keys::{self, Caller, Explanation};
+use crate::keys::{self, Caller, Explanation, TokenParts};
 
 /// A request, whole.
 pub(super) struct Asked {
@@ -25,6 +25,8 @@ pub(super) struct Asked {
 pub(super) struct Fate<'a> {
     /// None where no route is found.
     pub(super) route: Option<&'a Route>,
+    /// What is in its single-use token, where there is one.
+    pub(super) single_use: Option<TokenParts>,
     pub(super) end: End<'a>,
 }
 
@@ -48,9 +50,10 @@ impl<'a> Fate<'a> {
     pub(super) fn of(settings: &'a Settings, asked: &Asked) -> Self {
         let Way { target, found: Found { index, preflight }, parameters, fields } = match find(settings, asked) {
             Ok(found) => found,
-            Err(problem) => return Self { route: None, end: End::Refused(problem) },
+            Err(problem) => return Self { route: None, single_use: None, end: End::Refused(problem) },
         };
         let route = &settings.gateway.routes[index];
+        let mut single_use = None;
         let end = match (&route.guard, fields) {
             (_, Err(problem)) => End::Refused(problem),
             (_, Ok(())) if preflight => End::Unguarded("none: a preflight goes to the upstream"),
@@ -60,10 +63,14 @@ impl<'a> Fate<'a> {
             }
             (Some(guard), Ok(())) => {
                 let caller = Caller { parameters, ..asked.caller.clone() };
-                named(settings, guard, &target, asked, caller).unwrap_or_else(End::Refused)
+                let named = vouched(settings, guard, &asked.head, caller).and_then(|vouched| {
+                    single_use = keys::token_parts(&guard.clone().acting().keys, &asked.head.headers, &vouched.0);
+                    named(guard, &target, asked, vouched)
+                });
+                named.unwrap_or_else(End::Refused)
             }
         };
-        Self { route: Some(route), end }
+        Self { route: Some(route), single_use, end }
     }
 }
 
@@ -88,18 +95,16 @@ fn find(settings: &Settings, asked: &Asked) -> Result<Way, Problem> {
 }
 
 fn named<'a>(
-    settings: &Settings,
     guard: &'a Guard,
     target: &Target,
     asked: &Asked,
-    caller: Caller,
+    (caller, token): (Caller, Option<String>),
 ) -> Result<End<'a>, Problem> {
-    let (caller, token) = vouched(settings, guard, &asked.head, caller)?;
     if asked.body.len() > guard.request_body_limit {
         return Err(Problem::BodyTooLarge { limit: guard.request_body_limit });
     }
     let request = target.request(&asked.head, asked.body.clone(), caller);
-    let explanation = keys::explain(&guard.keys, &request)?;
+    let explanation = keys::explain(&guard.clone().acting().keys, &request)?;
     Ok(End::Guarded(Box::new(Named { guard, token, explanation })))
 }
 

@@ -146,6 +146,7 @@ fn source(source: &Source) -> String {
             let parts: Vec<String> = parts.iter().map(|part| format!("{{ {} }}", self::source(part))).collect();
             format!("all: [{}]", parts.join(", "))
         }
+        Source::Token(_) => "token: {}".to_owned(),
         Source::Fingerprint => "fingerprint: {}".to_owned(),
     }
 }

@@ -3,6 +3,15 @@
 use super::Problem;
 use crate::machine::Time;
 
+const KEY_EXPIRED: &str = "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
+                 used. Use a new key if the operation is still wanted.";
+
+const OPERATION_UNKNOWN: &str = "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
+                 long ago.";
+
+const TOKEN_EXPIRED: &str = "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. Get a new one if \
+                 the operation is still wanted.";
+
 impl Problem {
     /// What has happened, and what its reader can do about it.
     pub(super) fn detail(&self) -> String {
@@ -12,6 +21,7 @@ impl Problem {
             | Self::MethodRefused(detail)
             | Self::KeyMissing(detail)
             | Self::KeyInvalid(detail)
+            | Self::TokenInvalid(detail)
             | Self::ScopeMissing(detail)
             | Self::ScopeInvalid(detail)
             | Self::ScopeUnavailable(detail) => detail.clone(),
@@ -24,19 +34,16 @@ impl Problem {
             Self::UpstreamUnreachable { shortage: true, .. } => {
                 "The upstream has no server or no connection free. Nothing was sent.".to_owned()
             }
-            Self::KeyExpired => {
-                "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
-                 used. Use a new key if the operation is still wanted."
-                    .to_owned()
+            Self::KeyExpired => KEY_EXPIRED.to_owned(),
+            Self::OperationUnknown => OPERATION_UNKNOWN.to_owned(),
+            Self::TokenExpired => TOKEN_EXPIRED.to_owned(),
+            Self::MethodNotAllowed { allow } => {
+                format!("This path is the gateway's own, and takes {}.", allow.to_str().unwrap_or_default())
             }
-            Self::OperationUnknown => {
-                "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
-                 long ago."
-                    .to_owned()
-            }
-            Self::MethodNotAllowed => "This path is the gateway's own, and answers GET.".to_owned(),
             Self::KeyReused => "This key was used for a request with other content. Use a new key for it.".to_owned(),
-            Self::BodyTooLarge { limit } => format!("The body, or what it decodes to, is over this route's limit of {limit} bytes."),
+            Self::BodyTooLarge { limit } => {
+                format!("The body, or what it decodes to, is over this route's limit of {limit} bytes.")
+            }
             Self::HeaderTimeout => "The head of the request did not arrive in time.".to_owned(),
             Self::BodyTimeout { forwarded } => format!("The body did not arrive in time. {}", rest(*forwarded)),
             Self::BodyAborted { forwarded } => format!("The body ended before it was complete. {}", rest(*forwarded)),

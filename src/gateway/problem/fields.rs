@@ -28,8 +28,8 @@ impl Problem {
             Self::ScopeInvalid(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
             }
-            Self::MethodNotAllowed => {
-                headers.insert(ALLOW, marks::LOOKING);
+            Self::MethodNotAllowed { allow } => {
+                headers.insert(ALLOW, allow.clone());
             }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
@@ -49,6 +49,8 @@ impl Problem {
             | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
+            | Self::TokenInvalid(_)
+            | Self::TokenExpired
             | Self::ScopeMissing(_)
             | Self::ScopeUnavailable(_)
             | Self::KeyExpired

@@ -23,6 +23,7 @@ impl From<keys::Refusal> for Problem {
         match refusal {
             keys::Refusal::KeyMissing(detail) => Self::KeyMissing(detail),
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
+            keys::Refusal::TokenInvalid(detail) => Self::TokenInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
             keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
@@ -45,6 +46,10 @@ impl From<Untimely> for Problem {
     fn from(untimely: Untimely) -> Self {
         match untimely {
             Untimely::Expired => Self::KeyExpired,
+            Untimely::TokenExpired => Self::TokenExpired,
+            Untimely::TokenEarly => {
+                Self::TokenInvalid("The token was issued in the future, by the store's time.".to_owned())
+            }
             Untimely::Early => {
                 Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
             }

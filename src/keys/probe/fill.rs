@@ -107,6 +107,7 @@ fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
         Value::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
         Value::Number(canonical) => number(canonical),
         Value::Digest(_) => Err("is a fingerprint"),
+        Value::Token(_) => Err("is a token"),
     }
 }
 

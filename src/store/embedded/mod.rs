@@ -256,6 +256,7 @@ impl EmbeddedStore {
             expires,
             probe: None,
             beside: None,
+            good_until: None,
         };
         self.change(&id, Expect::Absent, Some(&record)).await?;
         self.change(&id, Expect::Fence(record.fence), None).await?;

@@ -31,6 +31,7 @@ fn record(attempt: u8, expires: Time) -> Record {
         expires,
         probe: None,
         beside: None,
+        good_until: None,
     }
 }
 

@@ -16,6 +16,7 @@ fn record(attempt: u8, state: State) -> Record {
         expires: Time(90_000),
         probe: None,
         beside: None,
+        good_until: None,
     }
 }
 
