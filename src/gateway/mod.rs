@@ -306,7 +306,7 @@ impl Gateway {
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
-        match self.shared.guards[index].as_ref().filter(|guarded| guarded.guard.takes(&head)) {
+        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await

@@ -163,7 +163,7 @@ fn a_guard_of_all_methods_lets_preflights_pass_unless_options_is_listed() {
     let upstream = upstream();
     let all = yaml(&upstream, "", "").replace("methods: [POST], path: /orders", "path: /orders");
     assert_eq!(Gateway::start(&all).send(&preflight("/orders", "POST")).status, 200);
-    let listed = yaml(&upstream, "", "").replace("methods: [POST]", "methods: [POST, OPTIONS]");
+    let listed = yaml(&upstream, "safe_methods: guard", "").replace("methods: [POST]", "methods: [POST, OPTIONS]");
     let refusal = Gateway::start(&listed).send(&preflight("/orders", "POST"));
     assert_eq!(refusal.code().as_deref(), Some("key-missing"));
 }
