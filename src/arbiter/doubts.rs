@@ -19,6 +19,7 @@ pub enum Resolved {
 }
 
 /// What is known of a doubt by the operation that was held beside it.
+#[expect(clippy::large_enum_variant, reason = "an answer is looked at where it comes, and goes")]
 pub(super) enum Beside {
     /// It is over; this is what the store holds now.
     Over(Option<Record>),

@@ -276,7 +276,7 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
     let good_until = if kind & WITH_END == 0 { None } else { Some(from.distance("end", expires)?) };
     let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED | WITH_END | WITH_MORE), expires)?;
     let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
-    let record = Record { fence, number, state, prints, credentials, namespace, expires, probe, good_until, beside };
+    let record = Record { fence, number, state, prints, credentials, namespace, expires, probe, beside, good_until };
     Ok((record, kind & SEALED != 0))
 }
 
