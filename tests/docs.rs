@@ -12,7 +12,8 @@ use regex::Regex;
 use serde_json::Value;
 
 /// The pages for those who use the gateway.
-const MANUAL: [&str; 4] = ["README.md", "docs/answers.md", "docs/configuration.md", "docs/operating.md"];
+const MANUAL: [&str; 5] =
+    ["README.md", "docs/answers.md", "docs/configuration.md", "docs/fingerprint.md", "docs/operating.md"];
 /// All others.
 const OTHERS: [&str; 6] = [
     "clients/js/README.md",

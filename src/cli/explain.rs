@@ -14,8 +14,8 @@ use http::header::HOST;
 use http::{Method, Request, Uri, request};
 
 use crate::config::{Settings, span_text};
-use crate::gateway::{Guard, Mode};
-use crate::keys::{BodyForm, Caller, Explanation, Piece};
+use crate::gateway::{Guard, Mode, Problem};
+use crate::keys::{BodyForm, Caller, ClientPiece, Explanation, Piece};
 use crate::machine::{FINGERPRINT_VERSION, Time};
 use crate::tls::pem;
 use crate::wire::Certificate;
@@ -91,6 +91,9 @@ fn told(settings: &Settings, asked: &Asked) -> Page {
             second(&mut page, named.guard, &named.explanation);
             fingerprint(&mut page, &named.explanation);
             record(&mut page, named.guard, &named.explanation);
+            if let Some(client) = &named.explanation.client {
+                client_print(&mut page, settings, named.guard, client);
+            }
         }
     }
     page
@@ -188,6 +191,18 @@ fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
         None => {}
     }
     page.line("compared", compared(guard.policy.compare));
+}
+
+/// The fingerprint that the client made, what it was to be made of, and what comes of the difference.
+fn client_print(page: &mut Page, settings: &Settings, guard: &Guard, client: &ClientPiece) {
+    page.line("client print", &client.shown);
+    page.line("expected", client.expected.as_deref().unwrap_or("none: there are several lines of Content-Type"));
+    page.framed("pre-image", client.parts.clone());
+    if let Some(refusal) = &client.refusal
+        && guard.mode == Mode::Enforce
+    {
+        refused(page, settings, &Problem::from(refusal.clone()));
+    }
 }
 
 fn names(names: &[http::HeaderName]) -> String {

@@ -9,7 +9,7 @@ use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
 use super::values::{size_text, span_text};
-use super::{decode, key_age, key_source, policy, probe, reads, scope, second, window};
+use super::{client_word, decode, key_age, key_source, policy, probe, reads, scope, second, window};
 use crate::gateway::{OnInFlight, StoreFailure, Underscores};
 use crate::keys::FingerprintSettings;
 use crate::{gateway, keys};
@@ -96,6 +96,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         Field::Broken => None,
         Field::Given(at) => second::keys(&at.value, section, namespace, &sources, around, report).map(Some),
     };
+    let client = client_word::compile(section, report);
     Some(keys::Settings {
         probe: probe?,
         also: also?,
@@ -109,6 +110,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             headers,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
+            client: client?.0,
             decode: decode::compile(&fingerprint.decode, around, report)?,
         },
     })

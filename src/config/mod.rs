@@ -2,7 +2,9 @@
 
 mod also;
 mod around;
+mod client_print;
 mod client_tls;
+mod client_word;
 mod compile;
 mod decode;
 mod define;

@@ -6,6 +6,7 @@ use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
 use super::also::Also;
+use super::client_print::ClientPrint;
 use super::decode::Decode;
 use super::define::{choice, section};
 use super::doubt;
@@ -173,10 +174,12 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// What is made of fingerprints that clients make.
+        client: ClientPrint = Default("{}"),
         /// How compressed bodies are decoded, so that their content counts and keys can be in it; absent: they are compared as sent.
         decode: Decode = Optional,
     }
-    later { "client", "version" }
+    later { "version" }
 }
 
 section! {

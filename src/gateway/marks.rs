@@ -21,9 +21,12 @@ pub(super) const OPERATION: HeaderName = HeaderName::from_static("oncegate-opera
 /// The request passed without protection, and why.
 pub(super) const UNGUARDED: HeaderName = HeaderName::from_static("oncegate-unguarded");
 
+/// The store's time, in milliseconds since the Unix epoch: clients whose clocks are off can set them by it.
+pub(super) const TIME: HeaderName = HeaderName::from_static("oncegate-time");
+
 /// All of these.
-pub(super) const ALL: [HeaderName; 7] =
-    [IDEMPOTENT_REPLAYED, X_IDEMPOTENT_RETRY, IDEMPOTENCY_EXPIRES, SOURCE, OUTCOME, OPERATION, UNGUARDED];
+pub(super) const ALL: [HeaderName; 8] =
+    [IDEMPOTENT_REPLAYED, X_IDEMPOTENT_RETRY, IDEMPOTENCY_EXPIRES, SOURCE, OUTCOME, OPERATION, UNGUARDED, TIME];
 
 /// The methods of a path where clients look without acting.
 pub(super) const LOOKING: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");

@@ -256,7 +256,11 @@ impl Gateway {
                 (response, verdict)
             }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
+            Err(problem) => {
+                let clock = &self.arbiter.shared().clock;
+                let problem = if clock.is_calibrated() { problem.at(clock.now()) } else { problem };
+                (self.refusal(&problem, tally.operation(), page), problem.verdict())
+            }
         };
         let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
         if unread && client.exchange.leaves_body() {

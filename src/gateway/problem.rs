@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, StatusCode as S};
 use serde_json::json;
+
+use Retry::{NewKey, SameKey, Stop};
 
 use super::body::Body;
 use super::{again, marks};
 use crate::machine::Time;
-use crate::telemetry::Verdict;
+use crate::telemetry::{Verdict, Verdict as V};
 
 /// What the gateway answers by itself, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,22 @@ pub enum Problem {
     TokenExpired,
     /// No caller.
     ScopeMissing(String),
+    /// A fingerprint that the client made, and that is missing, malformed, or another request's.
+    FingerprintInvalid {
+        /// What is wrong.
+        detail: String,
+        /// The store's time, once it is known.
+        now: Option<Time>,
+    },
+    /// The time that goes with it is missing, malformed, or too far off.
+    TimeInvalid {
+        /// What is wrong.
+        detail: String,
+        /// The time that the request states, if it is one.
+        stated: Option<Time>,
+        /// The store's time, once it is known.
+        now: Option<Time>,
+    },
     /// A token that is not to be believed.
     ScopeInvalid(String),
     /// A token that cannot be verified yet.
@@ -170,8 +188,6 @@ impl Retry {
 
 impl Problem {
     fn row(&self) -> Row {
-        use Retry::{NewKey, SameKey, Stop};
-        use {StatusCode as S, Verdict as V};
         let (s400, s409, s503) = (S::BAD_REQUEST, S::CONFLICT, S::SERVICE_UNAVAILABLE);
         let row = |status, code, title, retry, verdict| Row { status, code, title, retry, verdict };
         match self {
@@ -196,6 +212,10 @@ impl Problem {
             Self::TokenInvalid(_) => row(s400, "token-invalid", "Token not issued here", NewKey, V::TokenInvalid),
             Self::TokenExpired => row(S::GONE, "token-expired", "Token expired", NewKey, V::TokenExpired),
             Self::ScopeMissing(_) => row(s400, "scope-missing", "Caller missing", Stop, V::ScopeMissing),
+            Self::FingerprintInvalid { .. } => {
+                row(s400, "fingerprint-invalid", "Fingerprint invalid", Stop, V::FingerprintInvalid)
+            }
+            Self::TimeInvalid { .. } => row(s400, "timestamp-invalid", "Timestamp invalid", Stop, V::TimestampInvalid),
             Self::ScopeInvalid(_) => row(S::UNAUTHORIZED, "scope-invalid", "Token invalid", Stop, V::ScopeInvalid),
             Self::ScopeUnavailable(_) => {
                 row(s503, "scope-unavailable", "Caller unverifiable", SameKey, V::ScopeUnavailable)
@@ -253,6 +273,15 @@ impl Problem {
                 | Self::BodyTimeout { forwarded: true }
                 | Self::BodyAborted { forwarded: true }
         )
+    }
+
+    /// The same, said at this moment of the store's time: clients whose clocks are off can set them by it.
+    #[must_use]
+    pub(super) fn at(mut self, moment: Time) -> Self {
+        if let Self::FingerprintInvalid { now, .. } | Self::TimeInvalid { now, .. } = &mut self {
+            *now = Some(moment);
+        }
+        self
     }
 
     /// How the request counts.
@@ -328,6 +357,12 @@ impl Problem {
         }
         if let Self::AlreadyExecuted { status: Some(original), .. } = self.bare() {
             problem["original_status"] = json!(original);
+        }
+        if let Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } = self {
+            problem["server_time"] = json!(now.0);
+        }
+        if let Self::TimeInvalid { stated: Some(stated), now: Some(now), .. } = self {
+            problem["clock_offset"] = json!(i128::from(now.0) - i128::from(stated.0));
         }
         problem.to_string()
     }

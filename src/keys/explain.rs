@@ -1,8 +1,10 @@
 //! What `oncegate explain` shows of a request: the pieces that its identity is made of, and all that is hashed of them.
 
+use super::client_print::Shown;
 use super::coding::Undecoded;
 use super::fingerprint::{self, BodyForm};
-use super::frame::{Frame, Framed, hex, print};
+use super::frame::{Frame, Framed, Hashed, hex, print};
+use super::preimage::Preimage;
 use super::source::Body;
 use super::token::Token;
 use super::{OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
@@ -44,6 +46,21 @@ pub struct Explanation {
     pub settings: u32,
     /// Digest of the credentials that a replay must show again; none where none are asked for.
     pub credentials: Option<Print>,
+    /// The fingerprint that the client made, and what it was to be made of; none where none is looked at, or shown.
+    pub client: Option<ClientPiece>,
+}
+
+/// A fingerprint that a client made, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPiece {
+    /// The parts of the pre-image, each under its name. Empty: this request has none.
+    pub parts: Vec<Framed>,
+    /// The fingerprint of these.
+    pub expected: Option<String>,
+    /// The one that the client made.
+    pub shown: String,
+    /// Why the request is refused, if it is.
+    pub refusal: Option<Refusal>,
 }
 
 /// The second operation that a request names.
@@ -107,13 +124,29 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
         raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),
-        canonical: print(&canonical.hash),
+        canonical: derived.told_print().unwrap_or_else(|| print(&canonical.hash)),
         canonical_parts: parts(fingerprint::CANONICAL, |frame| {
             fingerprint::frame_canonical(frame, request, &settings.fingerprint, body.entity(), None);
         }),
-        settings: fingerprint::settings_word(&settings.fingerprint),
+        settings: fingerprint::settings_word(&settings.fingerprint, derived.told_print().is_some()),
         credentials: scope::credentials(settings, &request.headers),
+        client: derived.shown.as_ref().map(|shown| client_piece(shown, &body)),
     })
+}
+
+fn client_piece(shown: &Shown<'_>, body: &Body<'_>) -> ClientPiece {
+    let own = Preimage::of(body, shown.timestamp);
+    let parts = own.iter().flat_map(|own| &own.parts);
+    ClientPiece {
+        parts: parts.map(|(label, bytes)| part(label, bytes)).collect(),
+        expected: own.as_ref().map(|own| hex(&own.digest())),
+        shown: hex(&shown.digest),
+        refusal: shown.check(body).err(),
+    }
+}
+
+fn part(label: &'static str, bytes: &[u8]) -> Framed {
+    Framed { item: String::new(), label, hashed: Hashed::Part(bytes.to_vec()) }
 }
 
 /// What goes into a digest, shown by the very code that hashes it.

@@ -94,8 +94,9 @@ pub(super) fn scan<'a>(
     json::scan(&entity.bytes, settings.ignore_json.iter().map(String::as_str), wanted)
 }
 
-/// Digest of the settings themselves: canonical digests compare only under equal ones.
-pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
+/// Digest of the settings themselves: canonical digests compare only under equal ones. One that a client has told
+/// compares with others of that kind alone.
+pub(super) fn settings_word(settings: &FingerprintSettings, told: bool) -> u32 {
     let mut frame = Frame::new("oncegate fingerprint settings 1");
     frame.list(settings.headers.iter());
     frame.list(settings.ignore_json.iter());
@@ -106,6 +107,9 @@ pub(super) fn settings_word(settings: &FingerprintSettings) -> u32 {
         frame.list(decoding.codings.iter().map(|coding| coding.word()));
         frame.count(decoding.ratio);
         frame.count(decoding.size);
+    }
+    if told {
+        frame.part("told by the client");
     }
     word(&frame.finish())
 }

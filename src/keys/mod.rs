@@ -4,6 +4,7 @@ mod also;
 mod caller;
 mod carrier;
 mod claims;
+mod client_print;
 mod coding;
 mod content;
 mod dated;
@@ -15,9 +16,11 @@ mod inquiry;
 mod issued;
 mod json;
 mod multipart;
+mod netstring;
 mod number;
 pub mod path;
 mod pointer;
+mod preimage;
 mod probe;
 pub mod query;
 mod scope;
@@ -32,20 +35,23 @@ pub use caller::Caller;
 pub use carrier::Carrier;
 pub use claims::{Claim, Claims, claim_pointer};
 pub use coding::{Coding, Decoding, Undecoded};
-pub use explain::{Explanation, Piece, Second, explain};
+pub use explain::{ClientPiece, Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
-pub use settings::{Also, CertificateName, FingerprintSettings, Missing, Scope, Settings, Source};
+pub use settings::{
+    Also, CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source,
+};
 pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
-use crate::machine::{Arrival, NamespaceTag, OperationId, Probe, Time};
+use crate::machine::{Arrival, NamespaceTag, OperationId, Print, Probe, Time};
+use client_print::Shown;
 use content::Entity;
 use frame::Frame;
 use issued::Issued;
@@ -106,9 +112,10 @@ impl Settings {
         known.map_or(0, |decoding| decoding.limit(sent))
     }
 
-    /// The header fields that keys come in.
+    /// The header fields that keys come in, and what clients say of their requests beside them.
     pub fn key_headers(&self) -> Vec<HeaderName> {
-        self.all_sources().flat_map(source::header_names).cloned().collect()
+        let prints = self.fingerprint.client.iter().flat_map(ClientPrints::headers);
+        self.all_sources().flat_map(source::header_names).chain(prints).cloned().collect()
     }
 }
 
@@ -127,6 +134,12 @@ pub enum Refusal {
     /// The scope's value is not there, or is there twice.
     #[error("{0}")]
     ScopeMissing(String),
+    /// A fingerprint that the client made is missing, malformed, or another request's.
+    #[error("{0}")]
+    FingerprintInvalid(String),
+    /// The time that goes with it is missing or malformed.
+    #[error("{0}")]
+    TimestampInvalid(String),
     /// The key is in a body that would decode to more than this many bytes, or is its fingerprint.
     #[error("The body decodes to more than {limit} bytes.")]
     BodyTooLarge {
@@ -151,6 +164,7 @@ pub fn check_head(
     caller: &Caller,
 ) -> Result<(), Refusal> {
     check_names(settings, headers)?;
+    client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
     let view = View { headers, query, body: None };
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
@@ -170,6 +184,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let request = request.into();
     let body = Body::new(&request, settings);
     let derived = derive(settings, &request, &body)?;
+    derived.check_print(&body)?;
     let Some(key) = &derived.key else {
         return Ok(Named::Unkeyed);
     };
@@ -179,7 +194,8 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let credentials = scope::credentials(settings, &request.headers);
     let also = derived.also.as_ref();
     let also = also.map(|also| also.named(settings, &request.headers, &derived.scope, credentials));
-    if body.was_decoded() {
+    let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
+    if told.is_none() && body.was_decoded() {
         // Its digest is kept rather than its content, which can be many times what was sent.
         body.canonical();
     }
@@ -187,15 +203,19 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let scanned = body.json.into_inner().filter(|_| known.is_none());
     let (counted, later) = (settings.fingerprint.clone(), Arc::clone(&request));
     let canonical = move || {
+        if let Some(print) = told {
+            return print;
+        }
         let canonical = known.unwrap_or_else(|| {
             let entity = Entity::of(&later, counted.decode.as_ref());
             fingerprint::canonical(&later, &counted, &entity, scanned.as_ref())
         });
         frame::print(&canonical.hash)
     };
-    let settings_word = fingerprint::settings_word(&settings.fingerprint);
+    let settings_word = fingerprint::settings_word(&settings.fingerprint, told.is_some());
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
+    let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
     let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
     Ok(Named::Operation(match &key.issued {
         Some(issued) => issued.limit(arrival),
@@ -208,16 +228,28 @@ pub fn namespace_tag(namespace: &str) -> NamespaceTag {
     NamespaceTag(frame::word(&frame::sha256(namespace.as_bytes())))
 }
 
-/// A request's key and scope.
+/// A request's key and scope, and what its client says of it.
 struct Derived<'a> {
     /// None when there is no key and the route lets such requests pass.
     key: Option<Key<'a>>,
     scope: Vec<scope::Value<'a>>,
     /// None when there is no second key, or none is asked for.
     also: Option<also::Second<'a>>,
+    /// A fingerprint that the client made.
+    shown: Option<Shown<'a>>,
 }
 
 impl Derived<'_> {
+    /// Holds the client's fingerprint against the request.
+    fn check_print(&self, body: &Body<'_>) -> Result<(), Refusal> {
+        self.shown.as_ref().map_or(Ok(()), |shown| shown.check(body))
+    }
+
+    /// The client's fingerprint, where it is taken for the gateway's own.
+    fn told_print(&self) -> Option<Print> {
+        self.shown.as_ref().and_then(Shown::print)
+    }
+
     /// How the upstream can be asked about the operation, or why not; none where nobody is to ask.
     fn probe(&self, settings: &Settings, request: &Request, body: &Body<'_>) -> Option<Result<Probe, String>> {
         let (template, key) = settings.probe.as_ref().zip(self.key.as_ref())?;
@@ -235,8 +267,9 @@ struct Key<'a> {
     issued: Option<Issued>,
 }
 
-fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
+fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
     check_names(settings, &request.headers)?;
+    let shown = client_print::shown(settings.fingerprint.client.as_ref(), &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found)?;
@@ -251,7 +284,7 @@ fn derive<'a>(settings: &'a Settings, request: &Request, body: &Body<'_>) -> Res
         }
         Found::Absent | Found::NeedsBody => None,
     };
-    Ok(Derived { key, scope, also })
+    Ok(Derived { key, scope, also, shown })
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
@@ -291,7 +324,8 @@ fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> 
     let second = settings.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
     scope::header_names(&settings.scope).chain(second).try_for_each(|name| check(&name))?;
     let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
-    match identity.chain(&settings.require_same).find(|name| header::is_hop_by_hop(headers, name)) {
+    let prints = settings.fingerprint.client.iter().flat_map(ClientPrints::headers);
+    match identity.chain(&settings.require_same).chain(prints).find(|name| header::is_hop_by_hop(headers, name)) {
         Some(name) => Err(Refusal::Unreliable(format!("The header {name} is named in Connection."))),
         None => Ok(()),
     }

@@ -8,22 +8,26 @@ const DASHES: &[u8] = b"\r\n--";
 
 /// One part of the body.
 #[derive(Debug, PartialEq, Eq)]
-struct Part<'a> {
+pub(super) struct Part<'a> {
     /// Name, file name and whatever else there is, sorted by parameter name.
-    disposition: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) disposition: Vec<(Vec<u8>, Vec<u8>)>,
     name: Vec<u8>,
-    content_type: Option<&'a [u8]>,
+    pub(super) content_type: Option<&'a [u8]>,
     /// Further fields, in lower case, in the order sent.
-    others: Vec<(Vec<u8>, &'a [u8])>,
-    content: &'a [u8],
+    pub(super) others: Vec<(Vec<u8>, &'a [u8])>,
+    pub(super) content: &'a [u8],
 }
 
-/// Frames the parts sorted by name. Equal names keep their order; the boundary does not count.
-///
-/// None, with nothing framed, when the body is malformed.
-pub(super) fn frame_sorted(frame: &mut Frame, body: &[u8], boundary: &[u8]) -> Option<()> {
+/// The parts sorted by name. Equal names keep their order; the boundary does not count. None when the body is malformed.
+pub(super) fn sorted<'a>(body: &'a [u8], boundary: &[u8]) -> Option<Vec<Part<'a>>> {
     let mut parts = split(body, boundary)?.into_iter().map(Part::read).collect::<Option<Vec<_>>>()?;
     parts.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(parts)
+}
+
+/// Frames them; none, with nothing framed, when the body is malformed.
+pub(super) fn frame_sorted(frame: &mut Frame, body: &[u8], boundary: &[u8]) -> Option<()> {
+    let parts = sorted(body, boundary)?;
     frame.label("parts").count(parts.len());
     for part in &parts {
         part.frame(frame);

@@ -8,11 +8,11 @@ use super::path::escaped;
 /// One pair. Empty pieces between two `&` are no pairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
-    name: Cow<'a, [u8]>,
+    pub(super) name: Cow<'a, [u8]>,
     /// None when there is no `=`.
-    value: Option<Cow<'a, [u8]>>,
+    pub(super) value: Option<Cow<'a, [u8]>>,
     /// Whether an escape was malformed: then both are as sent.
-    malformed: bool,
+    pub(super) malformed: bool,
 }
 
 /// What looking for one name found.
@@ -79,11 +79,17 @@ pub fn value(query: &str, name: &str) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// Frames the pairs of a kind sorted by name, but for the ignored names. Equal names keep their order.
-pub(super) fn frame_sorted(frame: &mut Frame, kind: &'static str, text: &[u8], ignored: &[String]) {
+/// The pairs sorted by name, but for the ignored names. Equal names keep their order.
+pub(super) fn sorted<'a>(text: &'a [u8], ignored: &[String]) -> Vec<Pair<'a>> {
     let counts = |pair: &Pair<'_>| !ignored.iter().any(|name| *pair.name == *name.as_bytes());
     let mut sorted: Vec<_> = pairs(text).filter(counts).collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    sorted
+}
+
+/// Frames those of a kind.
+pub(super) fn frame_sorted(frame: &mut Frame, kind: &'static str, text: &[u8], ignored: &[String]) {
+    let sorted = sorted(text, ignored);
     frame.label(kind).count(sorted.len());
     for pair in &sorted {
         frame.label_of(kind, &pair.name, "malformed").count(usize::from(pair.malformed));

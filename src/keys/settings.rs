@@ -1,6 +1,7 @@
 //! How a route names its operations, as the configuration states it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
 
@@ -124,4 +125,37 @@ pub struct FingerprintSettings {
     pub ignore_query: Vec<String>,
     /// How encoded bodies are decoded for this; none: they are compared as sent.
     pub decode: Option<Decoding>,
+    /// What is made of fingerprints that clients make; none: nothing.
+    pub client: Option<ClientPrints>,
+}
+
+/// What is made of fingerprints that clients make of their requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPrints {
+    /// Whether a client's word for it is enough.
+    pub word: ClientWord,
+    /// Whether every request must have one.
+    pub required: bool,
+    /// How far from the store's time the time of a new operation may be.
+    pub skew: Duration,
+    /// What carries the fingerprint.
+    pub header: HeaderName,
+    /// What carries the time.
+    pub timestamp_header: HeaderName,
+}
+
+/// Whether a client's word for its fingerprint is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientWord {
+    /// It is not: the fingerprint is made anew and compared.
+    Verify,
+    /// It is, and takes the place of the gateway's own.
+    Trust,
+}
+
+impl ClientPrints {
+    /// The header fields that they come in.
+    pub(super) fn headers(&self) -> [&HeaderName; 2] {
+        [&self.header, &self.timestamp_header]
+    }
 }

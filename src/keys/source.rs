@@ -1,5 +1,6 @@
 //! Finding the key: the sources of a route, tried in order. It reads requests and hashes nothing but fingerprints.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
@@ -10,7 +11,7 @@ use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
 use super::frame::{Frame, sha256};
 use super::header::{self, MAX_KEY};
-use super::json::{Fault, Scan};
+use super::json::{self, Fault, Scan};
 use super::query::{self, Lookup};
 use super::{ProbeTemplate, Refusal, Request, Settings, Source};
 
@@ -228,22 +229,43 @@ impl<'a> Body<'a> {
         self.entity().undecoded().map(|_| "is in a body that cannot be decoded")
     }
 
+    /// The request that it is of.
+    pub(super) fn request(&self) -> &Request {
+        self.request
+    }
+
+    /// The body as canonical JSON with everything in it; none when it has no such form.
+    pub(super) fn whole_json(&self) -> Option<Cow<'_, [u8]>> {
+        if self.settings.fingerprint.ignore_json.is_empty() {
+            let scan = self.scanned().as_ref().ok().filter(|scan| !scan.duplicates)?;
+            return Some(Cow::Borrowed(&scan.canonical));
+        }
+        let scan = json::scan(&self.entity().bytes, [], []).ok().filter(|scan| !scan.duplicates)?;
+        Some(Cow::Owned(scan.canonical))
+    }
+
+    fn scanned(&self) -> &Result<Scan, Fault> {
+        self.json.get_or_init(|| fingerprint::scan(self.entity(), &self.settings.fingerprint, self.pointers()))
+    }
+
+    /// Where keys and probes look.
+    fn pointers(&self) -> impl Iterator<Item = &'a str> {
+        let probed = self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
+        self.settings.all_sources().flatten().flat_map(leaves).filter_map(Source::pointer).chain(probed)
+    }
+
     /// The value under a pointer. A body that is no JSON has none, whatever its type says.
     fn json_value(&self, pointer: &str) -> Result<Option<Value>, &'static str> {
         if self.entity().is_encoded() {
             return self.unreadable().map_or(Ok(None), Err);
         }
-        let probed = || self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
-        let sources = || self.settings.all_sources().flatten();
-        let pointers = || sources().flat_map(leaves).filter_map(Source::pointer).chain(probed());
-        let scan =
-            match self.json.get_or_init(|| fingerprint::scan(self.entity(), &self.settings.fingerprint, pointers())) {
-                Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),
-                Ok(scan) => scan,
-                Err(Fault::TooDeep) => return Err("is in a body that nests too deep"),
-                Err(Fault::Invalid) => return Ok(None),
-            };
-        let place = pointers().position(|other| other == pointer);
+        let scan = match self.scanned() {
+            Ok(scan) if scan.duplicates => return Err("is in a body with duplicate member names"),
+            Ok(scan) => scan,
+            Err(Fault::TooDeep) => return Err("is in a body that nests too deep"),
+            Err(Fault::Invalid) => return Ok(None),
+        };
+        let place = self.pointers().position(|other| other == pointer);
         json_key(place.and_then(|place| scan.wanted[place].as_deref()))
     }
 

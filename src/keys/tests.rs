@@ -335,6 +335,7 @@ fn settings_say_what_else_counts_and_what_does_not() {
         headers: vec![CUSTOMER],
         ignore_json: vec!["/sent_at".to_owned()],
         ignore_query: vec!["ts".to_owned()],
+        client: None,
         decode: None,
     };
     let settings = Settings { fingerprint, ..by_header() };

@@ -31,6 +31,8 @@ pub enum Untimely {
     Expired,
     /// It says that it was made in the future.
     Early,
+    /// The request states a time of its own, this one, which is too far off.
+    OffTime(Time),
     /// It is a token whose time is over.
     TokenExpired,
     /// It is a token that was issued in the future, by the store's time.

@@ -48,6 +48,10 @@ labels! {
         ScopeInvalid => "scope_invalid",
         /// Whether that token was to be believed could not be found out.
         ScopeUnavailable => "scope_unavailable",
+        /// The fingerprint that its client made was missing, malformed, or another request's.
+        FingerprintInvalid => "fingerprint_invalid",
+        /// The time that goes with it was missing, malformed, or too far off.
+        TimestampInvalid => "timestamp_invalid",
         /// Its token was not valid.
         TokenInvalid => "token_invalid",
         /// Its token's time was over, and nothing was known of it.

@@ -90,3 +90,38 @@ fn a_caller_may_be_a_tenant_a_subject_and_a_certificate_together() {
     }
     assert_eq!(upstream.requests().len(), 4);
 }
+
+/// A single-use token is its caller's: who it is stands in the query where the token is asked for.
+#[test]
+fn a_single_use_token_of_one_caller_is_nothing_to_another() {
+    let (upstream, signer) = (books(), ec("k"));
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.json");
+    std::fs::write(&keys, jwks(&[&signer])).unwrap();
+    let top = format!(
+        "jwt: {{ jwks_file: '{}' }}\ntokens: {{ secrets: [\"one secret of thirty-two bytes...\"] }}",
+        keys.display()
+    );
+    let scope = "{ all: [ { jwt_claim: sub }, { path_parameter: tenant } ] }";
+    let text = yaml(&upstream, "/tenants/{tenant}/orders", scope, &top);
+    let gateway = Gateway::start(&text.replace("{ header: Idempotency-Key }", "{ token: {} }"));
+    let by = |call: Call, subject: &str| {
+        call.header("Authorization", format!("Bearer {}", signer.token("ES256", &claims(subject))))
+    };
+    let issued = gateway.send(&by(Call::post("/idempotency-tokens?route=create-order&tenant=A"), "u-1"));
+    assert_eq!(issued.status, 201, "{}", issued.text());
+    let issued: serde_json::Value = serde_json::from_slice(&issued.body).unwrap();
+    let token = issued["token"].as_str().unwrap();
+    let send = |tenant: &str, subject: &str| {
+        let call = Call::post(&format!("/tenants/{tenant}/orders")).header("Idempotency-Token", token).body("x");
+        gateway.send(&by(call, subject))
+    };
+    for (tenant, subject) in [("A", "u-2"), ("B", "u-1")] {
+        assert_eq!(send(tenant, subject).code().as_deref(), Some("token-invalid"), "{tenant} {subject}");
+    }
+    assert_eq!(send("%41", "u-1").status, 201);
+    assert!(send("A", "u-1").is_replay());
+    assert_eq!(upstream.requests().len(), 1);
+    let nobody = gateway.send(&Call::post("/idempotency-tokens?route=create-order&tenant=A"));
+    assert_missing(&nobody, "is not there");
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod callers;
+mod client_print;
 mod command_line;
 mod decode;
 mod encryption;

@@ -53,6 +53,7 @@ fn knows_the_words_of_the_reader() {
         ("Probe", format!("{LEAST}      probe: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Ignore", format!("{LEAST}      fingerprint: {{ ignore: {{ zzzzzzzzzzzz: 1 }} }}\n")),
         ("Decode", format!("{LEAST}      fingerprint: {{ decode: {{ zzzzzzzzzzzz: 1 }} }}\n")),
+        ("ClientPrint", format!("{LEAST}      fingerprint: {{ client: {{ zzzzzzzzzzzz: 1 }} }}\n")),
         ("KeySource", LEAST.replace("header: Idem", "zzzzzzzzzzzz: Idem")),
         ("Scope", LEAST.replace("trusted_header", "zzzzzzzzzzzz")),
     ] {

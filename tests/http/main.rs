@@ -20,6 +20,7 @@ mod admin_doubts;
 mod advice;
 mod answers;
 mod bounds;
+mod client_prints;
 mod coding;
 mod cors;
 mod doubt;

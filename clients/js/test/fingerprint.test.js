@@ -2,10 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
 import { fingerprint, preimage } from '../src/fingerprint.js';
 import { sha256 } from '../src/sha256.js';
+import { requestOf } from './request.js';
 
 const hex = (bytes) => Buffer.from(bytes).toString('hex');
 const order = { method: 'POST', contentType: 'application/json', body: '{}', timestamp: 1732924800000 };
@@ -58,5 +60,19 @@ test('what has no fingerprint is a TypeError', async () => {
   ];
   for (const change of bad) {
     await assert.rejects(fingerprint({ target: '/orders', ...order, ...change }), TypeError, JSON.stringify(change, String));
+  }
+});
+
+test('the vectors that the gateway is tested with', async (t) => {
+  const vectors = JSON.parse(await readFile(new URL('vectors.json', import.meta.url), 'utf8'));
+  assert.ok(vectors.length >= 60);
+  for (const vector of vectors) {
+    await t.test(vector.name, async () => {
+      const image = Buffer.from(await preimage(requestOf(vector)));
+      const expected = 'preimageHex' in vector ? Buffer.from(vector.preimageHex, 'hex') : Buffer.from(vector.preimage);
+      assert.equal(image.toString('latin1'), expected.toString('latin1'));
+      assert.equal(hex(sha256(image)), vector.fingerprint);
+      assert.equal(await fingerprint(requestOf(vector)), vector.fingerprint);
+    });
   }
 });

@@ -7,7 +7,7 @@ use crate::config::values::span_text;
 use crate::gateway::{
     ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure,
 };
-use crate::keys::{Missing, ProbeTemplate, Scope, Source};
+use crate::keys::{ClientPrints, ClientWord, Missing, ProbeTemplate, Scope, Source};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
 
@@ -62,6 +62,7 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
                 page.put("size", size(decoding.size));
             });
         }
+        page.section("client", |page| client_prints(page, settings.client.as_ref()));
     });
 }
 
@@ -89,6 +90,15 @@ fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
 
 fn missing(missing: Missing) -> &'static str {
     if missing == Missing::Reject { "reject" } else { "pass" }
+}
+
+fn client_prints(page: &mut Page, prints: Option<&ClientPrints>) {
+    let Some(prints) = prints else { return page.put("mode", "ignore") };
+    page.put("mode", if prints.word == ClientWord::Verify { "verify" } else { "trust" });
+    page.put("required", prints.required);
+    page.put("skew", span_text(prints.skew));
+    page.put("header", quoted(&prints.header));
+    page.put("timestamp_header", quoted(&prints.timestamp_header));
 }
 
 /// What becomes of those who come again.

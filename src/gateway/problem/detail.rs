@@ -3,14 +3,12 @@
 use super::Problem;
 use crate::machine::Time;
 
-const KEY_EXPIRED: &str = "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It may have been \
-                 used. Use a new key if the operation is still wanted.";
-
-const OPERATION_UNKNOWN: &str = "Nothing is known of this operation, for this caller: its request never came, its key is free again, or it was \
-                 long ago.";
-
-const TOKEN_EXPIRED: &str = "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. Get a new one if \
-                 the operation is still wanted.";
+const KEY_EXPIRED: &str = "The key was made longer ago than outcomes are remembered here, and nothing is known of it. It \
+                           may have been used. Use a new key if the operation is still wanted.";
+const OPERATION_UNKNOWN: &str = "Nothing is known of this operation, for this caller: its request never came, its key is \
+                                 free again, or it was long ago.";
+const TOKEN_EXPIRED: &str = "The token's time is over, and nothing is known of it: it was not used, or that is forgotten. \
+                             Get a new one if the operation is still wanted.";
 
 impl Problem {
     /// What has happened, and what its reader can do about it.
@@ -23,6 +21,8 @@ impl Problem {
             | Self::KeyInvalid(detail)
             | Self::TokenInvalid(detail)
             | Self::ScopeMissing(detail)
+            | Self::FingerprintInvalid { detail, .. }
+            | Self::TimeInvalid { detail, .. }
             | Self::ScopeInvalid(detail)
             | Self::ScopeUnavailable(detail) => detail.clone(),
             Self::LoopDetected => "The request has passed this gateway before.".to_owned(),

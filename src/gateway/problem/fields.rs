@@ -25,6 +25,9 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
+            Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } => {
+                headers.insert(marks::TIME, HeaderValue::from(now.0));
+            }
             Self::ScopeInvalid(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
             }
@@ -52,6 +55,8 @@ impl Problem {
             | Self::TokenInvalid(_)
             | Self::TokenExpired
             | Self::ScopeMissing(_)
+            | Self::FingerprintInvalid { now: None, .. }
+            | Self::TimeInvalid { now: None, .. }
             | Self::ScopeUnavailable(_)
             | Self::KeyExpired
             | Self::OperationUnknown
