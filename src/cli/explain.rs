@@ -16,7 +16,7 @@ use http::{Method, Request, Uri, request};
 use crate::config::{Settings, span_text};
 use crate::gateway::{Guard, Mode, Problem};
 use crate::keys::{BodyForm, Caller, ClientPiece, Explanation, Piece};
-use crate::machine::{FINGERPRINT_VERSION, Time};
+use crate::machine::{FINGERPRINT_VERSION, Time, Window};
 use crate::tls::pem;
 use crate::wire::Certificate;
 use fate::{Asked, End, Fate, refused};
@@ -183,7 +183,8 @@ fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
     );
     page.line("credentials", credentials);
     let (outcome, doubt) = (span_text(guard.policy.retention), span_text(guard.policy.doubt_retention));
-    page.line("kept for", format!("{outcome}, in doubt {doubt}"));
+    let anew = if guard.policy.window == Window::Sliding { " (anew from each duplicate)" } else { "" };
+    page.line("kept for", format!("{outcome}{anew}, in doubt {doubt}"));
     match &explanation.probe {
         _ if guard.mode == Mode::Shadow => {}
         Some(Ok(target)) => page.line("probe", format!("GET {target}")),

@@ -62,7 +62,7 @@ pub(super) fn compile(guard: &Idempotency, report: &mut Report) -> Option<Told> 
 
 fn reads(source: &At<KeySource>, header: &HeaderName) -> bool {
     match &source.value {
-        KeySource::Header(name) => name == header,
+        KeySource::Header(name, _) => name == header,
         KeySource::All(parts) => parts.iter().filter_map(Field::at).any(|part| reads(part, header)),
         _ => false,
     }

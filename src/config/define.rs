@@ -78,12 +78,15 @@ macro_rules! choice {
     };
 }
 
-/// Defines an enum of the file that is written as exactly one field, or as one of a few words.
+/// Defines an enum of the file that is written as exactly one field, perhaps with others that belong to it, or as one of a
+/// few words.
 macro_rules! one_of {
     (
         $(#[doc = $about:literal])+
         $name:ident {
-            $( $(#[doc = $doc:literal])+ $key:literal => $variant:ident($type:ty) , )+
+            $( $(#[doc = $doc:literal])+ $key:literal => $variant:ident(
+                $type:ty $(, $(#[doc = $side_doc:literal])+ $side:ident : $side_type:ty = $need:ident $(($text:expr))? )*
+            ) , )+
         }
         words { $( $(#[doc = $word_doc:literal])+ $word:literal => $word_variant:ident ),* }
         later { $($later:literal),* }
@@ -91,7 +94,7 @@ macro_rules! one_of {
         $(#[doc = $about])+
         #[derive(Debug, Clone)]
         pub(in crate::config) enum $name {
-            $( $(#[doc = $doc])+ $variant($type), )+
+            $( $(#[doc = $doc])+ $variant($type $(, $crate::config::reader::Field<$side_type>)*), )+
             $( $(#[doc = $word_doc])+ $word_variant, )*
         }
 
@@ -107,9 +110,18 @@ macro_rules! one_of {
                         _ => None,
                     };
                 }
-                let entry = $crate::config::reader::only_entry(node, &[$($key),+], &[$($later),*], report)?;
-                match entry.key.as_str() {
-                    $($key => <$type as $crate::config::reader::Setting>::read(&entry.node, report).map(Self::$variant),)+
+                let known: &[(&str, &[&str])] = &[$(($key, &[$(stringify!($side)),*])),+];
+                let only = $crate::config::reader::only_entry(node, known, &[$($later),*], report)?;
+                match only.entry.key.as_str() {
+                    $($key => {
+                        let read = <$type as $crate::config::reader::Setting>::read(&only.entry.node, report);
+                        $( let $side = only.map.field::<$side_type>(
+                            stringify!($side),
+                            $crate::config::reader::Need::$need $(($text))?,
+                            report,
+                        ); )*
+                        read.map(|read| Self::$variant(read $(, $side)*))
+                    })+
                     _ => None,
                 }
             }
@@ -118,13 +130,26 @@ macro_rules! one_of {
                 schemas.named(stringify!($name), |schemas| {
                     let mut forms = Vec::new();
                     $({
+                        let mut properties = serde_json::Map::new();
                         let schema = <$type as $crate::config::reader::Setting>::schema(schemas);
-                        let need = $crate::config::reader::Need::Optional;
+                        let need = $crate::config::reader::Need::Required("");
+                        let schema = $crate::config::reader::field_schema(schema, concat!($($doc),+), need);
+                        properties.insert($key.to_owned(), schema);
+                        let mut needs = vec![($key, need)];
+                        $(
+                            let need = $crate::config::reader::Need::$need $(($text))?;
+                            let schema = <$side_type as $crate::config::reader::Setting>::schema(schemas);
+                            let schema = $crate::config::reader::field_schema(schema, concat!($($side_doc),+), need);
+                            properties.insert(stringify!($side).to_owned(), schema);
+                            needs.push((stringify!($side), need));
+                        )*
+                        needs.retain(|(_, need)| matches!(need, $crate::config::reader::Need::Required(_)));
+                        let required: Vec<&str> = needs.into_iter().map(|(name, _)| name).collect();
                         forms.push(serde_json::json!({
                             "type": "object",
                             "additionalProperties": false,
-                            "properties": { $key: $crate::config::reader::field_schema(schema, concat!($($doc),+), need) },
-                            "required": [$key],
+                            "properties": properties,
+                            "required": required,
                         }));
                     })+
                     $( forms.push(serde_json::json!({ "const": $word, "description": concat!($($word_doc),+).trim() })); )*

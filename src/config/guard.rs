@@ -9,7 +9,7 @@ use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
 use super::values::{size_text, span_text};
-use super::{client_word, decode, key_age, key_source, policy, probe, reads, scope, second, window};
+use super::{client_word, decode, key_age, key_source, normalize, policy, probe, reads, scope, second, window};
 use crate::gateway::{OnInFlight, StoreFailure, Underscores};
 use crate::keys::FingerprintSettings;
 use crate::{gateway, keys};
@@ -34,6 +34,11 @@ pub(super) fn compile(
             policy.as_ref().and_then(|policy| second::guard(&at.value, section, policy, report)).map(Some)
         }
     };
+    if let (Some(keys), Some(at), true) =
+        (&keys, section.key.at(), policy.as_ref().is_some_and(|policy| policy.compare))
+    {
+        normalize::uncompared(keys, &at.place, report);
+    }
     let probing = match &section.probe {
         Field::Absent => Some(None),
         Field::Broken => None,
@@ -72,6 +77,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let scope = section.scope.at().and_then(|at| scope::compile(at, around, report));
     let fingerprint = section.fingerprint.value()?;
     let ignore = fingerprint.ignore.value()?;
+    let typed = fingerprint.normalize.at().and_then(|list| normalize::typed(list, report));
     let namespace = section.namespace.either(|stated| Some(&stated.value.0), || Some(&route.name.value()?.0))??;
     let (sources, scope) = (sources?, scope?);
     // A scope that proves the caller leaves nothing for the credentials to prove.
@@ -110,6 +116,7 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
             headers,
             ignore_json: values(ignore.json.value()?)?.into_iter().map(|pointer| pointer.0).collect(),
             ignore_query: values(ignore.query.value()?)?.into_iter().map(|name| name.0).collect(),
+            typed: typed?,
             client: client?.0,
             decode: decode::compile(&fingerprint.decode, around, report)?,
         },

@@ -7,10 +7,11 @@ use super::define::one_of;
 use super::finding::Report;
 use super::issuing::Issuing;
 use super::names::checked;
+use super::normalize;
 use super::reader::{At, Field, Mapping, Schemas, Setting};
 use super::tree::Node;
 use super::values::{Pointer, Text, not_empty};
-use crate::keys::Source;
+use crate::keys::{Source, Step};
 
 /// `{}`: nothing to set.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +31,21 @@ one_of! {
     /// Where a key comes from.
     KeySource {
         /// A request header.
-        "header" => Header(HeaderName),
+        "header" => Header(HeaderName,
+            /// What is done to its value before it is the key: `trim`, `collapse_spaces`, `case_fold`, `nfc` or `nfkc`, `digits`.
+            normalize: Vec<Field<Step>> = Optional),
         /// A query parameter.
-        "query" => Query(Text),
+        "query" => Query(Text,
+            /// What is done to its value before it is the key: `trim`, `collapse_spaces`, `case_fold`, `nfc` or `nfkc`, `digits`.
+            normalize: Vec<Field<Step>> = Optional),
         /// A JSON pointer into the body.
-        "json" => Json(Pointer),
+        "json" => Json(Pointer,
+            /// What is done to its value before it is the key: `trim`, `collapse_spaces`, `case_fold`, `nfc` or `nfkc`, `digits`.
+            normalize: Vec<Field<Step>> = Optional),
         /// A field of a form-urlencoded body.
-        "form" => Form(Text),
+        "form" => Form(Text,
+            /// What is done to its value before it is the key: `trim`, `collapse_spaces`, `case_fold`, `nfc` or `nfkc`, `digits`.
+            normalize: Vec<Field<Step>> = Optional),
         /// A business key of several parts; all must be there.
         "all" => All(Vec<Field<KeySource>>),
         /// A single-use token; needs the section `tokens`.
@@ -61,10 +70,16 @@ pub(super) fn compile(list: &At<Vec<Field<KeySource>>>, tokens: &Issuing, report
 
 fn key_source(at: &At<KeySource>, inside: bool, tokens: &Issuing, report: &mut Report) -> Option<Source> {
     Some(match &at.value {
-        KeySource::Header(name) => Source::Header(checked(name, &at.place, report)?),
-        KeySource::Query(name) => Source::Query(name.0.clone()),
-        KeySource::Json(pointer) => Source::Json(pointer.0.clone()),
-        KeySource::Form(name) => Source::Form(name.0.clone()),
+        KeySource::Header(name, steps) => {
+            let source = Source::Header(checked(name, &at.place, report)?);
+            if let Some(steps) = steps.at().filter(|_| name == "idempotency-key") {
+                report.fault(&steps.place, "Idempotency-Key is made by programs, and taken as it is: remove it");
+            }
+            typed(source, steps, report)?
+        }
+        KeySource::Query(name, steps) => typed(Source::Query(name.0.clone()), steps, report)?,
+        KeySource::Json(pointer, steps) => typed(Source::Json(pointer.0.clone()), steps, report)?,
+        KeySource::Form(name, steps) => typed(Source::Form(name.0.clone()), steps, report)?,
         KeySource::All(_) | KeySource::Token(_) | KeySource::Fingerprint(_) if inside => {
             report.fault(&at.place, "cannot stand inside of `all`: use header, query, json or form");
             return None;
@@ -77,4 +92,13 @@ fn key_source(at: &At<KeySource>, inside: bool, tokens: &Issuing, report: &mut R
         KeySource::Token(_) => Source::Token(tokens.ready(&at.place, report)?),
         KeySource::Fingerprint(_) => Source::Fingerprint,
     })
+}
+
+/// A source with what is done to its value.
+fn typed(source: Source, steps: &Field<Vec<Field<Step>>>, report: &mut Report) -> Option<Source> {
+    match steps {
+        Field::Absent => Some(source),
+        Field::Broken => None,
+        Field::Given(list) => Some(Source::Typed(Box::new(source), normalize::steps(list, report)?)),
+    }
 }

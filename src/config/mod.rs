@@ -22,6 +22,7 @@ mod key_age;
 mod key_source;
 mod limits;
 mod names;
+mod normalize;
 mod operations;
 mod policy;
 mod probe;

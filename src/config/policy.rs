@@ -91,9 +91,9 @@ pub(super) fn compare(keys: &At<Vec<Field<KeySource>>>, stated: &Field<bool>, re
         Field::Absent => {}
     }
     let is_business =
-        |source: &KeySource| matches!(source, KeySource::Json(_) | KeySource::Form(_) | KeySource::All(_));
+        |source: &KeySource| matches!(source, KeySource::Json(..) | KeySource::Form(..) | KeySource::All(_));
     let is_client_made =
-        |source: &KeySource| matches!(source, KeySource::Header(_) | KeySource::Query(_) | KeySource::Token(_));
+        |source: &KeySource| matches!(source, KeySource::Header(..) | KeySource::Query(..) | KeySource::Token(_));
     let has = |wanted: &dyn Fn(&KeySource) -> bool| keys.value.iter().filter_map(Field::value).any(wanted);
     let (business, client_made) = (has(&is_business), has(&is_client_made));
     if business && client_made {

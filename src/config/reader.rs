@@ -224,20 +224,44 @@ fn as_json(node: &Node) -> Json {
     }
 }
 
-/// The only field of a map that must have exactly one of the known ones.
-pub(super) fn only_entry<'a>(node: &'a Node, known: &[&str], later: &[&str], report: &mut Report) -> Option<&'a Entry> {
-    let map = Mapping::open(node, known, later, report)?;
-    let mut meant = map.entries.iter().filter(|entry| known.contains(&entry.key.as_str()));
-    match (meant.next(), meant.next()) {
-        (Some(entry), None) => Some(entry),
+/// The only one of a map's fields that says what it is, and the map, which may hold others that belong to it.
+pub(super) struct Only<'a> {
+    pub(super) map: Mapping<'a>,
+    pub(super) entry: &'a Entry,
+}
+
+/// The only field of a map that must have exactly one of the known ones; beside it, those that belong to it.
+pub(super) fn only_entry<'a>(
+    node: &'a Node,
+    known: &[(&str, &[&str])],
+    later: &[&str],
+    report: &mut Report,
+) -> Option<Only<'a>> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let mut all = names.clone();
+    all.extend(known.iter().flat_map(|(_, beside)| *beside));
+    all.dedup();
+    let map = Mapping::open(node, &all, later, report)?;
+    let mut meant = map.entries.iter().filter(|entry| names.contains(&entry.key.as_str()));
+    let entry = match (meant.next(), meant.next()) {
+        (Some(entry), None) => entry,
         (Some(_), Some(second)) => {
-            report.fault(&second.place, format!("only one of {} can stand here", listed(known)));
-            None
+            report.fault(&second.place, format!("only one of {} can stand here", listed(&names)));
+            return None;
         }
-        (None, _) if map.entries.is_empty() => {
-            report.fault(&node.place, format!("is empty: write one of {}", listed(known)));
-            None
+        (None, _) => {
+            if map.entries.iter().all(|entry| all.contains(&entry.key.as_str())) {
+                let lack = if map.entries.is_empty() { "is empty" } else { "does not say of what" };
+                report.fault(&node.place, format!("{lack}: write one of {}", listed(&names)));
+            }
+            return None;
         }
-        (None, _) => None,
+    };
+    let beside = known.iter().find(|(name, _)| *name == entry.key).map_or(&[][..], |(_, beside)| *beside);
+    for other in map.entries.iter().filter(|other| all.contains(&other.key.as_str()) && other.key != entry.key) {
+        if !beside.contains(&other.key.as_str()) {
+            report.fault(&other.place, format!("`{}` does not belong to `{}`: remove it", other.key, entry.key));
+        }
     }
+    Some(Only { map, entry })
 }

@@ -12,6 +12,7 @@ use super::define::{choice, section};
 use super::doubt;
 use super::finding::{Place, Report};
 use super::key_source::KeySource;
+use super::normalize::TypedValue;
 use super::reader::{Field, Need, Schemas, Setting, entries, field_schema, read_field};
 use super::scope::Scope;
 use super::tree::Node;
@@ -174,6 +175,8 @@ section! {
         headers: Vec<Field<HeaderName>> = Default("[]"),
         /// What does not count.
         ignore: Ignore = Default("{}"),
+        /// Values that people type, which count in one form however they are typed.
+        normalize: Vec<Field<TypedValue>> = Default("[]"),
         /// What is made of fingerprints that clients make.
         client: ClientPrint = Default("{}"),
         /// How compressed bodies are decoded, so that their content counts and keys can be in it; absent: they are compared as sent.

@@ -25,7 +25,7 @@ impl Claims {
     /// not agree on what it says.
     pub fn read(payload: impl Into<Bytes>) -> Option<Self> {
         let text = payload.into();
-        let scan = json::scan(&text, [], []).ok()?;
+        let scan = json::scan(&text, [], &[], []).ok()?;
         (scan.canonical.first() == Some(&b'{') && !scan.duplicates).then_some(Self { text })
     }
 
@@ -37,7 +37,7 @@ impl Claims {
     /// The values under some JSON pointers, as canonical JSON; none where a pointer leads nowhere.
     pub fn values<const N: usize>(&self, pointers: [&str; N]) -> [Option<Vec<u8>>; N] {
         // It was read whole before.
-        let mut found = json::scan(&self.text, [], pointers).map(|scan| scan.wanted).unwrap_or_default();
+        let mut found = json::scan(&self.text, [], &[], pointers).map(|scan| scan.wanted).unwrap_or_default();
         found.resize(N, None);
         found.try_into().unwrap_or([const { None }; N])
     }

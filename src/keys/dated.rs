@@ -13,8 +13,12 @@ pub(super) fn made(settings: &Settings, found: &Found<'_>) -> Result<Option<Time
     }
     match parts.as_slice() {
         [part] => match &part.value {
-            Value::Text(text) => time(text).map(Some).ok_or_else(|| none(&part.source.to_string())),
-            Value::Number(_) | Value::Digest(_) | Value::Token(_) => Err(none(&part.source.to_string())),
+            Value::Text(text) | Value::Typed { text, .. } => {
+                time(text).map(Some).ok_or_else(|| none(&part.source.to_string()))
+            }
+            Value::Number(_) | Value::Boolean(_) | Value::Digest(_) | Value::Token(_) => {
+                Err(none(&part.source.to_string()))
+            }
         },
         _ => Err(none("of several parts")),
     }

@@ -159,6 +159,9 @@ fn parts(domain: &str, fill: impl FnOnce(&mut Frame)) -> Vec<Framed> {
 fn key_piece(part: &source::Part<'_>) -> Piece {
     let value = match &part.value {
         source::Value::Text(text) | source::Value::Number(text) => text.clone(),
+        source::Value::Typed { text, sent } if text == sent => text.clone(),
+        source::Value::Typed { text, sent } => format!("{text} (sent as {sent:?})"),
+        source::Value::Boolean(value) => source::boolean(*value).to_owned(),
         source::Value::Digest(digest) => hex(digest),
         source::Value::Token(text) => {
             Token::read(text).map_or_else(String::new, |token| format!("number {}", hex(&token.number)))

@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use super::content::{self, Content, Entity};
 use super::frame::{Frame, Hash, print, word};
 use super::json::{self, Fault, Scan};
-use super::{FingerprintSettings, Request, multipart, query, scope};
+use super::{FingerprintSettings, Request, Typed, multipart, query, scope};
 use crate::machine::{FINGERPRINT_VERSION, Print};
 
 /// The domain of the digest of a request as sent.
@@ -79,7 +79,7 @@ pub(super) fn frame_canonical(
     frame.label("authority").part(request.authority.to_ascii_lowercase());
     frame.label("path").part(&request.path);
     let query = request.query.as_deref().unwrap_or_default().as_bytes();
-    query::frame_sorted(frame, "query", query, &settings.ignore_query);
+    query::frame_sorted(frame, "query", query, &settings.ignore_query, &settings.typed.query);
     frame.label("content type").list(content::essences(&request.headers).iter());
     frame_counted_headers(frame, &entity.encodings, request, settings);
     frame_body(frame, entity, settings, scanned)
@@ -91,7 +91,7 @@ pub(super) fn scan<'a>(
     settings: &'a FingerprintSettings,
     wanted: impl IntoIterator<Item = &'a str>,
 ) -> Result<Scan, Fault> {
-    json::scan(&entity.bytes, settings.ignore_json.iter().map(String::as_str), wanted)
+    json::scan(&entity.bytes, settings.ignore_json.iter().map(String::as_str), &settings.typed.json, wanted)
 }
 
 /// Digest of the settings themselves: canonical digests compare only under equal ones. One that a client has told
@@ -101,6 +101,7 @@ pub(super) fn settings_word(settings: &FingerprintSettings, told: bool) -> u32 {
     frame.list(settings.headers.iter());
     frame.list(settings.ignore_json.iter());
     frame.list(settings.ignore_query.iter());
+    frame_typed(&mut frame, &settings.typed);
     // Without it, the word is that of before there was such a setting.
     if let Some(decoding) = &settings.decode {
         frame.part("decode");
@@ -112,6 +113,17 @@ pub(super) fn settings_word(settings: &FingerprintSettings, told: bool) -> u32 {
         frame.part("told by the client");
     }
     word(&frame.finish())
+}
+
+/// Appends what is done to typed values; nothing where there are none, as before there could be any.
+fn frame_typed(frame: &mut Frame, typed: &Typed) {
+    for (kind, values) in [("json", &typed.json), ("form", &typed.form), ("query", &typed.query)] {
+        for (name, steps) in values {
+            frame.part(kind);
+            frame.part(name);
+            frame.list(steps.words());
+        }
+    }
 }
 
 fn frame_counted_headers(frame: &mut Frame, encodings: &[Vec<u8>], request: &Request, settings: &FingerprintSettings) {
@@ -139,7 +151,7 @@ fn frame_body(
         }
         Content::Form => {
             frame.label("body read as").part("form");
-            query::frame_sorted(frame, "form field", &entity.bytes, &[]);
+            query::frame_sorted(frame, "form field", &entity.bytes, &[], &settings.typed.form);
             return BodyForm::Form;
         }
         Content::Multipart(boundary) => {

@@ -10,7 +10,9 @@ use crate::machine::Inquiry;
 impl Settings {
     /// Where keys come from that clients have in hand: the first header, query parameter or token of the sources.
     pub fn client_made(&self) -> Option<&Source> {
-        self.sources.iter().find(|source| matches!(source, Source::Header(_) | Source::Query(_) | Source::Token(_)))
+        let in_hand =
+            |source: &&Source| matches!(source.plain(), Source::Header(_) | Source::Query(_) | Source::Token(_));
+        self.sources.iter().find(in_hand)
     }
 }
 

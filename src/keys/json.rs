@@ -1,6 +1,7 @@
 //! JSON in canonical form (RFC 8259 in, one spelling per value out), in one pass and without a tree.
 //! It validates nothing beyond the grammar, and knows nothing of fingerprints.
 
+use super::Steps;
 use super::number::Number;
 use super::pointer::{Purpose, Step, Watch};
 use super::spelling::push_char;
@@ -28,10 +29,12 @@ pub(super) enum Fault {
     TooDeep,
 }
 
-/// Reads a document. Values under the pointers `ignored` are left out; those under `wanted` are picked up.
+/// Reads a document. Values under the pointers `ignored` are left out, those under `wanted` are picked up as they are, and
+/// texts under `typed` are brought into their form.
 pub(super) fn scan<'a>(
     body: &[u8],
     ignored: impl IntoIterator<Item = &'a str>,
+    typed: &'a [(String, Steps)],
     wanted: impl IntoIterator<Item = &'a str>,
 ) -> Result<Scan, Fault> {
     std::str::from_utf8(body).map_err(|_| Fault::Invalid)?;
@@ -41,12 +44,16 @@ pub(super) fn scan<'a>(
         watches.extend(Watch::new(pointer, Purpose::Want(slots)));
         slots += 1;
     }
+    // After the wanted ones: whoever wants a value gets it as it was sent.
+    let forms = typed.iter().enumerate();
+    watches.extend(forms.filter_map(|(at, (pointer, _))| Watch::new(pointer, Purpose::Form(at))));
     let mut scanner = Scanner {
         text: body,
         at: 0,
         out: Vec::with_capacity(body.len()),
         members: Vec::new(),
         scratch: Vec::new(),
+        typed,
         watches,
         wanted: vec![None; slots],
         duplicates: false,
@@ -63,6 +70,7 @@ struct Scanner<'a> {
     /// Members of all objects that are still open, as ranges of `out`.
     members: Vec<Member>,
     scratch: Vec<u8>,
+    typed: &'a [(String, Steps)],
     watches: Vec<Watch>,
     wanted: Vec<Option<Vec<u8>>>,
     duplicates: bool,
@@ -210,6 +218,22 @@ impl Scanner<'_> {
                 self.wanted[slot] = Some(self.out[start..].to_vec());
                 false
             }
+            Purpose::Form(at) => {
+                self.bring_into_form(start, at);
+                false
+            }
+        }
+    }
+
+    /// The value that was written from `start` on, if it is a text, in the form that its steps give it.
+    fn bring_into_form(&mut self, start: usize, at: usize) {
+        let text: Result<String, _> = serde_json::from_slice(&self.out[start..]);
+        let form = self.typed.get(at).zip(text.ok()).and_then(|((_, steps), text)| steps.form_of(text.as_bytes()));
+        if let Some(form) = form {
+            self.out.truncate(start);
+            self.out.push(b'"');
+            form.chars().for_each(|c| push_char(&mut self.out, c));
+            self.out.push(b'"');
         }
     }
 
@@ -316,7 +340,7 @@ mod tests {
     use super::*;
 
     fn canonical(text: &str) -> Result<String, Fault> {
-        scan(text.as_bytes(), [], []).map(|scan| String::from_utf8(scan.canonical).unwrap())
+        scan(text.as_bytes(), [], &[], []).map(|scan| String::from_utf8(scan.canonical).unwrap())
     }
 
     #[test]
@@ -370,16 +394,16 @@ mod tests {
         ] {
             assert_eq!(canonical(text), Err(Fault::Invalid), "{text}");
         }
-        assert_eq!(scan(b"\"\xff\"", [], []), Err(Fault::Invalid));
+        assert_eq!(scan(b"\"\xff\"", [], &[], []), Err(Fault::Invalid));
     }
 
     #[test]
     fn duplicates_are_found_after_unescaping_and_anywhere() {
         for text in [r#"{"a":1,"a":1}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"x":{"b":1,"c":2,"b":3}}]"#] {
-            assert!(scan(text.as_bytes(), [], []).unwrap().duplicates, "{text}");
+            assert!(scan(text.as_bytes(), [], &[], []).unwrap().duplicates, "{text}");
         }
-        assert!(!scan(br#"{"a":{"a":1},"A":2}"#, [], []).unwrap().duplicates);
-        assert!(scan(br#"{"a":1,"a":2}"#, ["/a"], []).unwrap().duplicates, "ignored members too");
+        assert!(!scan(br#"{"a":{"a":1},"A":2}"#, [], &[], []).unwrap().duplicates);
+        assert!(scan(br#"{"a":1,"a":2}"#, ["/a"], &[], []).unwrap().duplicates, "ignored members too");
     }
 
     #[test]
@@ -400,7 +424,7 @@ mod tests {
             (&[""], ""),
             (&["z", "/list/00", "/list/-", "/nothing/here", "/z/1"], &canonical(text).unwrap()),
         ] {
-            let scan = scan(text.as_bytes(), ignored.iter().copied(), []).unwrap();
+            let scan = scan(text.as_bytes(), ignored.iter().copied(), &[], []).unwrap();
             assert_eq!(String::from_utf8(scan.canonical).unwrap(), expected, "{ignored:?}");
         }
     }
@@ -409,7 +433,7 @@ mod tests {
     fn wanted_values_are_picked_up_even_when_ignored() {
         let text = br#"{"order":{"no":"7\u0037","n":1.0},"list":[{"id":null}],"order2":3}"#;
         let wanted = ["/order/no", "/order/n", "/list/0/id", "/list/1", "/order2", "/order/no/x"];
-        let scan = scan(text, ["/order"], wanted).unwrap();
+        let scan = scan(text, ["/order"], &[], wanted).unwrap();
         let texts: Vec<_> = scan.wanted.iter().map(|value| value.as_deref().map(String::from_utf8_lossy)).collect();
         let expected = [Some("\"77\""), Some("1"), Some("null"), None, Some("3"), None];
         assert_eq!(texts, expected.map(|value| value.map(std::borrow::Cow::Borrowed)));

@@ -17,6 +17,7 @@ mod issued;
 mod json;
 mod multipart;
 mod netstring;
+mod normalize;
 mod number;
 pub mod path;
 mod pointer;
@@ -28,6 +29,7 @@ mod settings;
 mod source;
 mod spelling;
 mod token;
+mod value;
 
 use std::sync::Arc;
 
@@ -40,9 +42,10 @@ pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
+pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{
-    Also, CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source,
+    Also, CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source, Typed,
 };
 pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
@@ -103,6 +106,11 @@ impl Settings {
     /// The sources of each key.
     fn all_sources(&self) -> impl Iterator<Item = &[Source]> {
         std::iter::once(&self.sources[..]).chain(self.also.as_ref().map(|also| &also.sources[..]))
+    }
+
+    /// Values of the key that count in one form there, and as they were sent where requests are compared.
+    pub fn typed_in_the_key_alone(&self) -> Vec<&Source> {
+        source::typed(&self.sources).filter(|source| !self.fingerprint.typed.holds(source)).collect()
     }
 
     /// How many bytes a body of this length may decode to while its request is looked at; 0 when it is not decoded.
@@ -167,7 +175,7 @@ pub fn check_head(
     client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
     let view = View { headers, query, body: None };
     let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found)?;
+    refuse_missing(settings, &found, &view)?;
     dated::made(settings, &found)?;
     also::check_head(settings, &view, caller)?;
     let scope = scope::values(&settings.scope, headers, caller)?;
@@ -272,7 +280,7 @@ fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> 
     let shown = client_print::shown(settings.fingerprint.client.as_ref(), &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found)?;
+    refuse_missing(settings, &found, &view)?;
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
@@ -299,12 +307,16 @@ fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>
     source::frame_parts(frame, key);
 }
 
-fn refuse_missing(settings: &Settings, found: &Found<'_>) -> Result<(), Refusal> {
+fn refuse_missing(settings: &Settings, found: &Found<'_>, view: &View<'_>) -> Result<(), Refusal> {
     if !matches!(found, Found::Absent) || settings.missing == Missing::Pass {
         return Ok(());
     }
-    let sources: Vec<_> = settings.sources.iter().map(ToString::to_string).collect();
-    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {}.", sources.join(", "))))
+    let listed =
+        |sources: &mut dyn Iterator<Item = &Source>| sources.map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let sources = listed(&mut settings.sources.iter());
+    let parts = listed(&mut source::absent_parts(&settings.sources, view).into_iter());
+    let parts = if parts.is_empty() { parts } else { format!(" Not there, null or blank: {parts}.") };
+    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {sources}.{parts}")))
 }
 
 /// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.

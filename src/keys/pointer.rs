@@ -9,6 +9,8 @@ pub(super) enum Purpose {
     Ignore,
     /// The value is wanted; the number is its place in the list of wanted values.
     Want(usize),
+    /// The value, if it is a text, counts in one form; the number is the place of its steps in their list.
+    Form(usize),
 }
 
 /// A step down from a container to one of its values.

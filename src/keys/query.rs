@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::Steps;
 use super::frame::Frame;
 use super::path::escaped;
 
@@ -87,9 +88,21 @@ pub(super) fn sorted<'a>(text: &'a [u8], ignored: &[String]) -> Vec<Pair<'a>> {
     sorted
 }
 
-/// Frames those of a kind.
-pub(super) fn frame_sorted(frame: &mut Frame, kind: &'static str, text: &[u8], ignored: &[String]) {
-    let sorted = sorted(text, ignored);
+/// Frames those of a kind, with typed values in their form.
+pub(super) fn frame_sorted(
+    frame: &mut Frame,
+    kind: &'static str,
+    text: &[u8],
+    ignored: &[String],
+    typed: &[(String, Steps)],
+) {
+    let mut sorted = sorted(text, ignored);
+    for pair in sorted.iter_mut().filter(|pair| !pair.malformed) {
+        let steps = typed.iter().find(|(name, _)| *pair.name == *name.as_bytes()).map(|(_, steps)| steps);
+        if let Some(form) = steps.zip(pair.value.as_ref()).and_then(|(steps, value)| steps.form_of(value)) {
+            pair.value = Some(form.into_bytes().into());
+        }
+    }
     frame.label(kind).count(sorted.len());
     for pair in &sorted {
         frame.label_of(kind, &pair.name, "malformed").count(usize::from(pair.malformed));
@@ -120,7 +133,7 @@ mod tests {
 
     fn hash(text: &str) -> [u8; 32] {
         let mut frame = Frame::new("test");
-        frame_sorted(&mut frame, "query", text.as_bytes(), &["ts".to_owned()]);
+        frame_sorted(&mut frame, "query", text.as_bytes(), &["ts".to_owned()], &[]);
         frame.finish()
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::{Carrier, Decoding, ProbeTemplate, Tokens};
+use super::{Carrier, Decoding, ProbeTemplate, Steps, Tokens};
 
 /// How a guarded route derives key, scope and fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub enum Source {
     Json(String),
     /// A field of a form-urlencoded body.
     Form(String),
+    /// A value that people type, of one of these kinds, in the form that the steps give it.
+    Typed(Box<Source>, Steps),
     /// Several parts; all must be there.
     All(Vec<Source>),
     /// A single-use token that a gateway issued.
@@ -123,6 +125,8 @@ pub struct FingerprintSettings {
     pub ignore_json: Vec<String>,
     /// Query parameters that do not count.
     pub ignore_query: Vec<String>,
+    /// Values that people type, which count in one form.
+    pub typed: Typed,
     /// How encoded bodies are decoded for this; none: they are compared as sent.
     pub decode: Option<Decoding>,
     /// What is made of fingerprints that clients make; none: nothing.
@@ -157,5 +161,29 @@ impl ClientPrints {
     /// The header fields that they come in.
     pub(super) fn headers(&self) -> [&HeaderName; 2] {
         [&self.header, &self.timestamp_header]
+    }
+}
+
+/// Values that people type, by where they stand, with what is done to each before it is compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Typed {
+    /// By JSON pointer into the body.
+    pub json: Vec<(String, Steps)>,
+    /// By field of a form-urlencoded body.
+    pub form: Vec<(String, Steps)>,
+    /// By query parameter.
+    pub query: Vec<(String, Steps)>,
+}
+
+impl Typed {
+    /// Whether a source's value is one of these; a header's is none that is compared.
+    pub(super) fn holds(&self, source: &Source) -> bool {
+        let holds = |values: &[(String, Steps)], name: &String| values.iter().any(|(other, _)| other == name);
+        match source {
+            Source::Json(pointer) => holds(&self.json, pointer),
+            Source::Form(name) => holds(&self.form, name),
+            Source::Query(name) => holds(&self.query, name),
+            _ => true,
+        }
     }
 }

@@ -10,10 +10,12 @@ use super::coding::Undecoded;
 use super::content::{Content, Entity};
 use super::fingerprint::{self, Canonical};
 use super::frame::{Frame, sha256};
-use super::header::{self, MAX_KEY};
+use super::header;
 use super::json::{self, Fault, Scan};
 use super::query::{self, Lookup};
-use super::{ProbeTemplate, Refusal, Request, Settings, Source};
+pub(super) use super::value::{Value, boolean};
+use super::value::{checked, json_key};
+use super::{ProbeTemplate, Refusal, Request, Settings, Source, Steps};
 
 /// What sources look at. Without a body, those that need one cannot tell yet.
 pub(super) struct View<'a> {
@@ -46,17 +48,6 @@ pub(super) struct Part<'a> {
     pub(super) value: Value,
 }
 
-/// The value of a part.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Text(String),
-    /// A JSON number in canonical form; never the same key as a text.
-    Number(String),
-    Digest([u8; 32]),
-    /// A token. It is hashed by its digest: what is hashed may be shown, and whoever has a token can use it.
-    Token(String),
-}
-
 /// What one source says.
 pub(super) enum Look {
     Here(Value),
@@ -84,8 +75,9 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
         frame.label_of("key", name, "name").part(name);
         let digest;
         let (form, bytes) = match &part.value {
-            Value::Text(text) => ("text", text.as_bytes()),
+            Value::Text(text) | Value::Typed { text, .. } => ("text", text.as_bytes()),
             Value::Number(text) => ("number", text.as_bytes()),
+            Value::Boolean(value) => ("boolean", boolean(*value).as_bytes()),
             Value::Digest(digest) => ("digest", digest.as_slice()),
             Value::Token(text) => {
                 digest = sha256(text.as_bytes());
@@ -99,11 +91,17 @@ pub(super) fn frame_parts(frame: &mut Frame, parts: &[Part<'_>]) {
 
 /// The header fields that the sources read.
 pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderName> {
-    sources.iter().flat_map(leaves).filter_map(|leaf| match leaf {
+    sources.iter().flat_map(leaves).filter_map(|leaf| match leaf.plain() {
         Source::Header(name) => Some(name),
         Source::Token(tokens) => Some(&tokens.header),
         _ => None,
     })
+}
+
+/// The sources whose values people type.
+pub(super) fn typed(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    let leaves = sources.iter().flat_map(leaves);
+    leaves.filter_map(|leaf| if let Source::Typed(source, _) = leaf { Some(&**source) } else { None })
 }
 
 /// All parts of one source. Every part is looked at even when one is absent: a malformed one is always refused.
@@ -124,13 +122,25 @@ fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> 
     Ok(match (absent, needs_body) {
         (true, _) => Found::Absent,
         (false, true) => Found::NeedsBody,
-        (false, false) if parts.is_empty() => Found::Absent,
-        (false, false) => Found::Key(parts),
+        (false, false) => match parts.as_slice() {
+            [] => Found::Absent,
+            [Part { source, value: Value::Boolean(_) }] => {
+                return Err(Refusal::KeyInvalid(format!("The key ({source}) is a boolean, which names no operation.")));
+            }
+            _ => Found::Key(parts),
+        },
     })
+}
+
+/// The parts that are not there, of the sources that have several.
+pub(super) fn absent_parts<'a>(sources: &'a [Source], view: &View<'_>) -> Vec<&'a Source> {
+    let is_absent = |leaf: &&Source| matches!(look(leaf, view), Ok(Look::Absent));
+    sources.iter().map(leaves).filter(|leaves| leaves.len() > 1).flatten().filter(is_absent).collect()
 }
 
 /// Looks for the value of one source that has no parts.
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
+    let (source, steps) = source.taken_apart();
     let value = match (source, view.body) {
         (Source::Header(name), _) => header::key(view.headers, name)?.map(Value::Text),
         (Source::Token(tokens), _) => header::key(view.headers, &tokens.header)?.map(Value::Token),
@@ -140,8 +150,9 @@ pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static st
         (Source::Form(name), Some(body)) => body.form_field(name)?,
         (Source::Fingerprint, Some(body)) => Some(Value::Digest(body.fingerprint()?)),
         // Its parts speak for it.
-        (Source::All(_), _) => None,
+        (Source::All(_) | Source::Typed(..), _) => None,
     };
+    let value = value.map(|value| checked(value, steps)).transpose()?.flatten();
     Ok(value.map_or(Look::Absent, Look::Here))
 }
 
@@ -158,32 +169,24 @@ fn field(pairs: &[u8], name: &str) -> Result<Option<Value>, &'static str> {
         Lookup::Absent => Ok(None),
         Lookup::Several => Err("is there several times"),
         Lookup::Malformed => Err("has a malformed escape"),
-        Lookup::Once(value) => text(utf8(value.into_owned())?).map(Some),
+        Lookup::Once(value) => utf8(value.into_owned()).map(Value::Text).map(Some),
     }
 }
 
 /// The part that a source would give for a key, if this is one of its kind.
 pub(super) fn named(source: &Source, key: Vec<u8>) -> Result<Part<'_>, &'static str> {
-    let value = match source {
+    let (plain, steps) = source.taken_apart();
+    let value = match plain {
         Source::Header(_) => Value::Text(header::printable(&key)?),
         Source::Token(_) => Value::Token(header::printable(&key)?),
-        _ => text(utf8(key)?)?,
+        _ => Value::Text(utf8(key)?),
     };
+    let value = checked(value, steps)?.ok_or("is blank")?;
     Ok(Part { source, value })
 }
 
 fn utf8(bytes: Vec<u8>) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8")
-}
-
-fn text(text: String) -> Result<Value, &'static str> {
-    if text.trim().is_empty() {
-        return Err("is blank");
-    }
-    if text.chars().count() > MAX_KEY {
-        return Err("has more than 255 characters");
-    }
-    Ok(Value::Text(text))
 }
 
 impl<'a> Body<'a> {
@@ -240,7 +243,7 @@ impl<'a> Body<'a> {
             let scan = self.scanned().as_ref().ok().filter(|scan| !scan.duplicates)?;
             return Some(Cow::Borrowed(&scan.canonical));
         }
-        let scan = json::scan(&self.entity().bytes, [], []).ok().filter(|scan| !scan.duplicates)?;
+        let scan = json::scan(&self.entity().bytes, [], &[], []).ok().filter(|scan| !scan.duplicates)?;
         Some(Cow::Owned(scan.canonical))
     }
 
@@ -279,23 +282,11 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A key from a JSON value in canonical form.
-fn json_key(value: Option<&[u8]>) -> Result<Option<Value>, &'static str> {
-    match value {
-        None | Some(b"null") => Ok(None),
-        Some(value @ [b'"', ..]) => text(serde_json::from_slice(value).map_err(|_| "is not a string")?).map(Some),
-        Some(number @ [b'-' | b'0'..=b'9', ..]) if number.len() <= MAX_KEY => {
-            Ok(Some(Value::Number(number.iter().copied().map(char::from).collect())))
-        }
-        Some([b'-' | b'0'..=b'9', ..]) => Err("has more than 255 digits"),
-        Some(_) => Err("is neither a string nor a number"),
-    }
-}
-
 impl Source {
     /// The kind, and which one of its kind.
     fn label(&self) -> (&'static str, &str) {
         match self {
+            Self::Typed(source, _) => source.label(),
             Self::Header(name) => ("header", name.as_str()),
             Self::Query(name) => ("query parameter", name),
             Self::Json(pointer) => ("JSON pointer", pointer),
@@ -310,11 +301,11 @@ impl Source {
     /// The kind as the configuration calls it, and which one of its kind.
     pub(super) fn written(&self) -> (&'static str, &str) {
         let (kind, name) = self.label();
-        let kind = match self {
+        let kind = match self.plain() {
             Self::Query(_) => "query",
             Self::Json(_) => "json",
             Self::Form(_) => "form",
-            Self::Header(_) | Self::All(_) | Self::Token(_) | Self::Fingerprint => kind,
+            Self::Header(_) | Self::Typed(..) | Self::All(_) | Self::Token(_) | Self::Fingerprint => kind,
         };
         (kind, name)
     }
@@ -325,8 +316,17 @@ impl Source {
         parts.len() == 1 && !matches!(parts[0], Self::Fingerprint | Self::Token(_))
     }
 
+    /// The source itself, without what is done to its value.
+    pub(super) fn plain(&self) -> &Self {
+        self.taken_apart().0
+    }
+
+    fn taken_apart(&self) -> (&Self, Option<&Steps>) {
+        if let Self::Typed(source, steps) = self { (source, Some(steps)) } else { (self, None) }
+    }
+
     pub(super) fn pointer(&self) -> Option<&str> {
-        match self {
+        match self.plain() {
             Self::Json(pointer) => Some(pointer),
             _ => None,
         }

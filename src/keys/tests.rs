@@ -2,6 +2,8 @@
 
 use http::{HeaderValue, header::AUTHORIZATION};
 
+mod parts;
+
 use super::*;
 use crate::machine::Prints;
 
@@ -172,7 +174,8 @@ fn a_json_key_is_a_text_or_a_number() {
         (r#"{"order":{"no":{}}}"#, true),
         (r#"{"order":{"no":["1"]}}"#, true),
         (r#"{"order":{"no":true}}"#, true),
-        (r#"{"order":{"no":""}}"#, true),
+        (r#"{"order":{"no":""}}"#, false),
+        (r#"{"order":{"no":"\u3000 "}}"#, false),
         (r#"{"order":{"no":"1","no":"2"}}"#, true),
         (r#"{"order":{"no":"1"},"order":{}}"#, true),
     ] {
@@ -189,10 +192,12 @@ fn a_query_key_is_the_decoded_value_of_one_parameter() {
     assert_eq!(keyed("requestId=a%31").unwrap().operation, keyed("x=1&request%49d=a1").unwrap().operation);
     assert_ne!(keyed("requestId=1%2B2").unwrap().operation, keyed("requestId=1+2").unwrap().operation);
     let long = format!("requestId={}", "k".repeat(256));
-    for bad in ["requestId=a&requestId=a", "requestId=", "requestId", "requestId=%zz", "requestId=%ff", &long] {
+    for bad in ["requestId=a&requestId=a", "requestId=%zz", "requestId=%ff", &long] {
         assert!(is_invalid(&keyed(bad)), "{bad}");
     }
-    assert!(is_missing(&keyed("requestid=a")));
+    for absent in ["requestid=a", "requestId=", "requestId", "requestId=+%C2%A0"] {
+        assert!(is_missing(&keyed(absent)), "{absent}");
+    }
 }
 
 #[test]
@@ -335,8 +340,7 @@ fn settings_say_what_else_counts_and_what_does_not() {
         headers: vec![CUSTOMER],
         ignore_json: vec!["/sent_at".to_owned()],
         ignore_query: vec!["ts".to_owned()],
-        client: None,
-        decode: None,
+        ..FingerprintSettings::default()
     };
     let settings = Settings { fingerprint, ..by_header() };
     let of = |customer: &str, query: &str, body: &str| {

@@ -56,6 +56,16 @@ fn through_the_gateway_an_intent_is_one_order() {
 }
 
 #[test]
+fn through_the_gateway_a_number_is_one_order() {
+    pass(&mut node(root().join("tests/clients/sdk"), &["tokens.test.mjs"]));
+}
+
+#[test]
+fn through_the_gateway_a_signed_intent_is_one_order() {
+    pass(&mut node(root().join("tests/clients/sdk"), &["signed.test.mjs"]));
+}
+
+#[test]
 fn in_a_browser_an_intent_is_one_order() {
     pass(&mut node(root().join("tests/clients/sdk"), &["browser.test.mjs"]));
 }

@@ -9,6 +9,7 @@ mod decode;
 mod encryption;
 mod explain;
 mod key_age;
+mod normalize;
 mod operations;
 mod probe;
 mod reads;

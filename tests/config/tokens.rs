@@ -1,8 +1,12 @@
 //! `tokens`: what it makes of routes with token keys, what is said of secrets, and that none is ever shown.
 
+use std::process::Command;
 use std::time::Duration;
 
-use oncegate::keys::{Source, Tokens};
+use http::HeaderMap;
+use oncegate::clock::Clock;
+use oncegate::keys::{self, Caller, Source, Tokens};
+use oncegate::machine::Time;
 
 use super::{LEAST, config, errors, guard, loaded};
 
@@ -109,4 +113,48 @@ fn token_keys_and_the_section_go_together() {
     assert!(errors(&dated)[0].contains("`key_age` needs"));
     let below = one(", path: /_oncegate/operations/tokens") + "operations: {}\n";
     assert!(errors(&below)[0].contains("below `operations.path`"));
+}
+
+/// A token of this text's route, for this customer, made at this time.
+fn issued(text: &str, customer: &'static str, at: Time) -> String {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-customer-id", customer.parse().unwrap());
+    keys::issue(&guard(&loaded(text).settings).keys, &headers, &Caller::default(), at, [7; 16]).unwrap().0
+}
+
+#[test]
+fn explain_shows_a_tokens_parts_and_why_it_is_refused_but_never_the_token() {
+    let (now, text) = (Clock::wall(), one(""));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    let explain = |text: &str, token: &str| {
+        std::fs::write(&path, text).unwrap();
+        let fields = [format!("Idempotency-Token: {token}"), "X-Customer-Id: 7".to_owned()];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+        command.args(["explain", "--full", "--url", "/orders", "--data", "x", "-H", &fields[0], "-H", &fields[1]]);
+        let output = command.arg("--config").arg(&path).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && !told.contains(token) && !told.contains(SECRET), "{told}");
+        told
+    };
+    let good = explain(&text, &issued(&text, "7", now));
+    for part in ["number 07070707", "issued for this route and this caller", "operation", "token in idempotency-token"]
+    {
+        assert!(good.contains(part), "no `{part}` in\n{good}");
+    }
+    let old = explain(&text, &issued(&text, "7", Time(now.0 - 31 * 60_000)));
+    assert!(old.contains("over, by this machine's clock"), "{old}");
+    let renamed = text.replace("create-order", "pay");
+    let rotated = text.replace(SECRET, OTHER);
+    let shadow = text.clone() + "      mode: shadow\n";
+    for (text, token, why) in [
+        (&text, issued(&text, "8", now), "another namespace or another caller"),
+        (&renamed, issued(&text, "7", now), "another namespace or another caller"),
+        (&rotated, issued(&text, "7", now), "none of `tokens.secrets`"),
+        (&shadow, issued(&text, "7", now), "another namespace or another caller"),
+    ] {
+        let told = explain(text, &token);
+        assert!(told.contains(why) && told.contains("token-invalid"), "{told}");
+    }
+    assert!(explain(&text, "k-1").contains("token-invalid"));
 }

@@ -196,3 +196,87 @@ fn a_tombstone_says_until_when() {
     let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     assert!(problem["expires_at"].as_str().unwrap().ends_with('Z'), "{problem}");
 }
+
+#[test]
+fn typed_variants_are_one_order_and_reach_the_upstream_as_they_were_typed() {
+    let steps = "normalize: [trim, collapse_spaces, case_fold, nfkc]";
+    let key = format!("key: [ {{ all: [ {{ header: X-User }}, {{ json: /address, {steps} }} ] }} ]");
+    for backend in [None, Some(RedisServer::start())] {
+        let store = backend
+            .as_ref()
+            .map_or(String::new(), |redis| format!("store: {{ kind: redis, url: \"{}\" }}", redis.url()));
+        let upstream = created();
+        let guard = format!("{key}\nduplicate: reject\nwindow: sliding\nretention: 1h");
+        let gateway = Gateway::start(&yaml(&upstream, &guard, &store));
+        let order = |address: &str| {
+            gateway.send(&Call::post("/orders").header("X-User", "ann").json(&format!(r#"{{"address":"{address}"}}"#)))
+        };
+        let first = " Rue de  l'E\u{301}té １2";
+        assert_eq!(order(first).status, 201);
+        for same in ["rue de l'été 12", "RUE DE L'ÉTÉ 12 ", "Rue\u{a0}de l'Été\\t12"] {
+            refused_until(&order(same));
+        }
+        assert_eq!(order("rue de l'été 13").status, 201);
+        let seen = upstream.requests();
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[0].body, format!(r#"{{"address":"{first}"}}"#).as_bytes(), "as it was typed");
+    }
+}
+
+#[test]
+fn a_fingerprint_and_its_comparison_take_typed_values_for_one() {
+    let steps = "fingerprint: { normalize: [ { json: /address, steps: [trim, collapse_spaces, case_fold] }, { query: q, steps: [digits] } ] }";
+    let upstream = created();
+    let by_print =
+        Gateway::start(&yaml(&upstream, &format!("key: [ {{ fingerprint: {{}} }} ]\nretention: 1h\n{steps}"), ""));
+    let send = |gateway: &Gateway, target: &str, body: &str| gateway.send(&Call::post(target).key("k").json(body));
+    assert!(!send(&by_print, "/orders?q=1", r#"{"address":"Maple 1","n":1}"#).is_replay());
+    assert!(send(&by_print, "/orders?q=%EF%BC%91", r#"{"n":1.0,"address":" MAPLE  1"}"#).is_replay());
+    assert!(!send(&by_print, "/orders?q=1", r#"{"address":"Maple 2","n":1}"#).is_replay());
+    let by_key = Gateway::start(&yaml(&upstream, steps, ""));
+    assert!(!send(&by_key, "/orders", r#"{"address":"Maple 1"}"#).is_replay());
+    assert!(send(&by_key, "/orders", r#"{"address":"maple  1 "}"#).is_replay());
+    assert_eq!(send(&by_key, "/orders", r#"{"address":"maple 2"}"#).code().as_deref(), Some("key-reused"));
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[test]
+fn parts_that_are_missing_or_none_are_refused_by_name_and_nothing_is_forwarded() {
+    let shop = Shop::embedded("missing: reject");
+    let send = |body: &str| shop.gateways[0].send(&Call::post("/orders").header("X-User", "ann").json(body));
+    for body in ["{}", r#"{"sku":null}"#, r#"{"sku":""}"#, r#"{"sku":" \u3000"}"#] {
+        let answer = send(body);
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("key-missing")), "{body}");
+        assert!(answer.text().contains("null or blank: JSON pointer /sku."), "{}", answer.text());
+    }
+    for body in [r#"{"sku":["p"]}"#, r#"{"sku":{"id":"p"}}"#] {
+        let answer = send(body);
+        assert_eq!((answer.status, answer.code().as_deref()), (400, Some("key-invalid")), "{body}");
+        assert!(answer.text().contains("JSON pointer /sku"), "{}", answer.text());
+    }
+    let answer = shop.gateways[0].send(&Call::post("/orders").json(r#"{"sku":"p"}"#));
+    assert!(answer.text().contains("null or blank: header x-user."), "{}", answer.text());
+    assert_eq!(shop.upstream.requests().len(), 0);
+    assert_eq!(send(r#"{"sku":true}"#).status, 201);
+    assert!(send(r#"{"sku":true}"#).is_replay());
+    assert!(!send(r#"{"sku":"true"}"#).is_replay());
+}
+
+#[test]
+fn a_question_to_the_upstream_and_one_to_the_gateway_find_a_typed_key() {
+    let upstream = ScriptedUpstream::start(|request| match request.method().as_str() {
+        "GET" => Reply::whole(200, &[], "there"),
+        _ => Reply::reset(),
+    });
+    let guard = "key: [ { header: X-Order, normalize: [case_fold, collapse_spaces] } ]\nin_doubt: probe
+probe: { get: \"/orders?ref={key}\", schedule: [10m] }";
+    let gateway = Gateway::start(&yaml(&upstream, guard, "operations: { path: /ops }"));
+    let send = |key: &str| gateway.send(&Call::post("/orders").header("X-Order", key).body("x"));
+    assert_eq!(send("Order  7").status, 502);
+    let probed = send("order 7");
+    assert_eq!((probed.status, probed.text()), (200, "there".to_owned()));
+    let asked = upstream.requests().into_iter().find(|request| request.method() == "GET").unwrap();
+    assert_eq!(asked.target(), "/orders?ref=Order%20%207", "the upstream saw it as it was typed");
+    let told = gateway.send(&Call::new("GET", "/ops/ORDER%207"));
+    assert!(told.text().contains(r#""state":"completed""#), "{}", told.text());
+}

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use oncegate::machine::{
-    Admission, Arrival, AttemptId, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Print, Settled, Time,
-    Untimely, Validity, admit,
+    Admission, Arrival, AttemptId, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Print, Settled,
+    Settling, Time, Untimely, Validity, admit, lapse, settle,
 };
 use proptest::prelude::*;
 
@@ -62,6 +62,38 @@ fn a_span_of_validity_counts_only_while_nothing_is_known() {
         let later = admit(Some(&record), &arrival, &policy, AttemptId([4; 16]), span.1);
         assert!(matches!(later, Admission::Duplicate(Duplicate::InFlight { .. })), "{later:?}");
     }
+}
+
+/// Routes change, and gateways of other configurations share the store: what was used is not forgotten before its key is
+/// refused everywhere.
+#[test]
+fn a_record_outlives_its_key_whatever_the_route_says_by_then() {
+    let mut policy = policy(InDoubt::Hold);
+    let end = START.plus(3 * (policy.attempt_timeout + policy.doubt_retention + policy.retention));
+    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), Print([1; 16]), 0, None, || Print([2; 16]));
+    let arrival = arrival.remembered_until(end).remembered_until(START);
+    let Admission::Claim { record: claim, .. } = admit(None, &arrival, &policy, AttemptId([3; 16]), START) else {
+        panic!("refused")
+    };
+    assert_eq!((claim.expires, claim.good_until), (end, Some(end)));
+    (policy.retention, policy.doubt_retention) = (Duration::from_secs(1), Duration::from_secs(1));
+    let wish = |span: u64| Some(Duration::from_secs(span));
+    let done = |retention| match answered(&policy, 201, 1) {
+        Ending::Answered { judgement, status, answer, .. } => Ending::Answered { judgement, status, answer, retention },
+        other => other,
+    };
+    let doubt = lapse(&claim, policy.doubt_retention, START.plus(policy.attempt_timeout)).expect("its lease is over");
+    assert_eq!(doubt.expires, end);
+    for found in [&claim, &doubt] {
+        for retention in [None, wish(1)] {
+            let settling = settle(&claim, Some(found), &done(retention), &policy, START.plus(policy.attempt_timeout));
+            let Settling::Write { record, settled, .. } = settling else { panic!("{settling:?}") };
+            assert_eq!((record.expires, settled), (end, Settled::Kept(end)));
+        }
+    }
+    // Whatever is remembered for longer anyway stays so.
+    let late = settle(&claim, Some(&claim), &done(None), &policy, end);
+    assert!(matches!(late, Settling::Write { record, .. } if record.expires == end.plus(policy.retention)));
 }
 
 #[test]

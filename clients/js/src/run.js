@@ -1,6 +1,6 @@
 // One call's whole way: a key, sendings until one of them settles it or the limits end it, and what is told of it.
 
-import { isReplayed, judge } from './verdict.js';
+import { isReplayed, judge, toldTime } from './verdict.js';
 import { exchange } from './exchange.js';
 import { fingerprint } from './fingerprint.js';
 import { Pace } from './pace.js';
@@ -131,9 +131,7 @@ export class Run {
     const { settings, clock } = this.#house;
     const how = { timeout: settings.retry.timeout, stream, signal: this.#signal };
     const seen = await exchange(send, how, settings.environment);
-    const time = seen.response?.headers.get('oncegate-time') ?? seen.problem?.server_time;
-    const jump = time === undefined || time === null ? 0 : clock.learn(Number(time), seen.sent, seen.received);
-    return { ...seen, jump };
+    return { ...seen, jump: clock.learn(toldTime(seen), seen.sent, seen.received) };
   }
 
   #known(seen) {

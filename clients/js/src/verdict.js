@@ -87,6 +87,16 @@ export const isReplayed = (headers) => headers.get('idempotent-replayed') === 't
 /** @param {Headers} headers */
 const isUnknown = (headers) => headers.get('oncegate-outcome') === 'unknown';
 
+/**
+ * The server's time, as an answer tells it; no number where it does not. A refused key is worth a look at the date.
+ * @param {Seen} seen
+ */
+export function toldTime({ response, problem }) {
+  const told = response?.headers.get('oncegate-time') ?? problem?.server_time;
+  if (told !== undefined && told !== null) return Number(told);
+  return UNTIMELY.includes(problem?.code) ? Date.parse(response.headers.get('date') ?? '') : NaN;
+}
+
 /** @returns {number | undefined} */
 function wait(response, problem, now) {
   if (typeof problem?.retry_after === 'number' && problem.retry_after >= 0) return problem.retry_after * 1000;

@@ -7,7 +7,7 @@ use crate::config::values::span_text;
 use crate::gateway::{
     ForwardedKey, Guard, Mode, OnDuplicate, OnInFlight, OutcomeHeaders, Probing, SafeMethods, StoreFailure,
 };
-use crate::keys::{ClientPrints, ClientWord, Missing, ProbeTemplate, Scope, Source};
+use crate::keys::{ClientPrints, ClientWord, Missing, ProbeTemplate, Scope, Source, Steps, Typed};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
 use crate::{gateway, keys};
 
@@ -47,29 +47,36 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     page.put("mode", if guard.mode == Mode::Enforce { "enforce" } else { "shadow" });
     page.put("request_body_limit", size(guard.request_body_limit));
     page.put("response_body_limit", size(guard.response_body_limit));
-    page.section("fingerprint", |page| {
-        let settings = &guard.keys.fingerprint;
-        page.put("compare", guard.policy.compare);
-        page.put("headers", list(&settings.headers));
-        page.section("ignore", |page| {
-            page.put("json", list(&settings.ignore_json));
-            page.put("query", list(&settings.ignore_query));
-        });
-        if let Some(decoding) = &settings.decode {
-            page.section("decode", |page| {
-                page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
-                page.put("ratio", decoding.ratio);
-                page.put("size", size(decoding.size));
-            });
-        }
-        page.section("client", |page| client_prints(page, settings.client.as_ref()));
+    page.section("fingerprint", |page| fingerprint(page, guard));
+}
+
+fn fingerprint(page: &mut Page, guard: &Guard) {
+    let settings = &guard.keys.fingerprint;
+    page.put("compare", guard.policy.compare);
+    page.put("headers", list(&settings.headers));
+    page.section("ignore", |page| {
+        page.put("json", list(&settings.ignore_json));
+        page.put("query", list(&settings.ignore_query));
     });
+    typed(page, &settings.typed);
+    page.section("client", |page| client_prints(page, settings.client.as_ref()));
+    if let Some(decoding) = &settings.decode {
+        page.section("decode", |page| {
+            page.put("codings", list(decoding.codings.iter().map(|coding| coding.word())));
+            page.put("ratio", decoding.ratio);
+            page.put("size", size(decoding.size));
+        });
+    }
 }
 
 fn sources(page: &mut Page, sources: &[Source]) {
     page.section("key", |page| {
         for part in sources {
-            page.item(|page| page.line(&source(part)));
+            let shown = source(part);
+            page.item(|page| match part {
+                Source::Typed(..) => page.line(&format!("{{ {shown} }}")),
+                _ => page.line(&shown),
+            });
         }
     });
 }
@@ -146,12 +153,25 @@ fn probe(page: &mut Page, template: &ProbeTemplate, probing: &Probing, absent_af
     page.put("size_limit", size(template.size_limit));
 }
 
+fn typed(page: &mut Page, typed: &Typed) {
+    let kinds = [("json", &typed.json), ("form", &typed.form), ("query", &typed.query)];
+    let values = kinds.iter().flat_map(|(kind, values)| values.iter().map(move |(name, steps)| (kind, name, steps)));
+    let shown: Vec<String> =
+        values.map(|(kind, name, steps)| format!("{{ {kind}: {}, steps: {} }}", quoted(name), words(steps))).collect();
+    page.put("normalize", format!("[{}]", shown.join(", ")));
+}
+
+fn words(steps: &Steps) -> String {
+    format!("[{}]", steps.words().collect::<Vec<_>>().join(", "))
+}
+
 fn source(source: &Source) -> String {
     match source {
         Source::Header(name) => format!("header: {}", quoted(name)),
         Source::Query(name) => format!("query: {}", quoted(name)),
         Source::Json(pointer) => format!("json: {}", quoted(pointer)),
         Source::Form(name) => format!("form: {}", quoted(name)),
+        Source::Typed(plain, steps) => format!("{}, normalize: {}", self::source(plain), words(steps)),
         Source::All(parts) => {
             let parts: Vec<String> = parts.iter().map(|part| format!("{{ {} }}", self::source(part))).collect();
             format!("all: [{}]", parts.join(", "))

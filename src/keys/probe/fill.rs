@@ -104,8 +104,10 @@ impl Filling<'_> {
 /// A value as the upstream knows it.
 fn text(value: &Value) -> Result<Cow<'_, [u8]>, &'static str> {
     match value {
-        Value::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
+        // As the upstream saw it, in whatever form it counts here.
+        Value::Text(text) | Value::Typed { sent: text, .. } => Ok(Cow::Borrowed(text.as_bytes())),
         Value::Number(canonical) => number(canonical),
+        Value::Boolean(_) => Err("is a boolean"),
         Value::Digest(_) => Err("is a fingerprint"),
         Value::Token(_) => Err("is a token"),
     }

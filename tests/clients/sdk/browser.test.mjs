@@ -183,13 +183,13 @@ tried('a service worker orders once, whoever asks it', {}, async ({ shop, way, o
 
 const elsewhere = (shop) =>
   yaml(shop, {
-    guard: 'in_flight: wait',
+    guard: 'in_flight: wait\nfingerprint: { client: { mode: verify, required: true } }',
     route: `    cors: { origins: [ "http://127.0.0.1:${shop.port}" ] }`,
     top: 'operations: {}',
   });
 
 tried('a page of another origin reads marks, refusals and the status of its order', elsewhere, async ({ shop, way, open }) => {
-  const tab = await open({ gateway: way.url }, `http://127.0.0.1:${shop.port}`);
+  const tab = await open({ gateway: way.url, fingerprint: true }, `http://127.0.0.1:${shop.port}`);
   way.cutNext();
   await tab.click('#buy');
   const [answer] = await seen(tab, 1);
@@ -198,5 +198,21 @@ tried('a page of another origin reads marks, refusals and the status of its orde
   assert.deepEqual([status.state, status.status], ['completed', 201]);
   await tab.run('order({ headers: {} })');
   assert.equal((await seen(tab, 2))[1].code, 'scope-missing');
+  assert.equal(shop.orders.length, 1);
+});
+
+const elsewhereByNumber = (shop) =>
+  yaml(shop, {
+    key: '{ token: {} }',
+    route: `    cors: { origins: [ "http://127.0.0.1:${shop.port}" ] }`,
+    top: 'tokens: { secrets: [ "a-secret-of-32-bytes-or-more-for-tests" ] }',
+  });
+
+tried('a page of another origin takes a number first', elsewhereByNumber, async ({ shop, way, open }) => {
+  const tab = await open({ gateway: way.url, tokens: { route: 'order' } }, `http://127.0.0.1:${shop.port}`);
+  way.cutNext('order-1');
+  await tab.click('#buy');
+  const [answer] = await seen(tab, 1);
+  assert.deepEqual([answer.text, answer.replayed], ['order-1', true]);
   assert.equal(shop.orders.length, 1);
 });

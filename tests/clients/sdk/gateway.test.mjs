@@ -1,32 +1,10 @@
 // The SDK in Node, through the real gateway, to a shop that books every order that it gets.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 
-import { info, oncegate } from '../../../clients/js/src/node.js';
-import { Gateway, PATIENCE, Shop, Way, eventually, yaml } from './house.mjs';
-
-const ORDER = { method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Customer-Id': '42' }, body: '{"sku":"tea"}' };
-
-/** A test with a shop, a gateway before it, and a way to the gateway. */
-function tried(name, settings, body) {
-  test(name, { timeout: 2 * PATIENCE }, async () => {
-    const shop = await Shop.open();
-    const gateway = await Gateway.start(yaml(shop, settings));
-    const way = await Way.to(gateway.port);
-    const guarded = (options) => oncegate({ gateway: way.url, retry: { total: PATIENCE, base: 20, attempts: 30 }, ...options });
-    try {
-      await body({ shop, gateway, way, guarded });
-    } catch (error) {
-      console.error(`the gateway's log:\n${gateway.log.join('\n')}`);
-      throw error;
-    } finally {
-      await way.close();
-      await gateway.stop();
-      await shop.close();
-    }
-  });
-}
+import { info } from '../../../clients/js/src/node.js';
+import { eventually } from './house.mjs';
+import { ORDER, tried } from './tried.mjs';
 
 tried('an answer that is lost on its way is replayed', {}, async ({ shop, way, guarded }) => {
   const replays = [];
@@ -124,4 +102,14 @@ tried('its keys say when they were made', { guard: 'key_age: { from: uuid_v7 }',
   assert.equal(response.status, 201);
   const status = await fetch.status(info(response).key, { headers: { 'X-Customer-Id': '42' }, wait: 1000 });
   assert.deepEqual([status.state, status.status, status.replayable], ['completed', 201, true]);
+});
+
+tried('a clock that is a day off makes no bad keys', { guard: 'key_age: { from: uuid_v7 }' }, async ({ shop, guarded }) => {
+  const day = 86_400_000;
+  for (const off of [-2 * day, day]) {
+    const fetch = guarded({ environment: { now: () => Date.now() + off } });
+    const answers = [await fetch('/orders', ORDER), await fetch('/orders', ORDER)];
+    assert.deepEqual(answers.map((answer) => [answer.status, info(answer).attempts]), [[201, 2], [201, 1]]);
+  }
+  assert.equal(shop.orders.length, 4);
 });
