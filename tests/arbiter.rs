@@ -12,6 +12,8 @@ mod filter;
 mod outage;
 #[path = "arbiter/outcomes.rs"]
 mod outcomes;
+#[path = "arbiter/pair.rs"]
+mod pair;
 #[path = "arbiter/permits.rs"]
 mod permits;
 #[path = "arbiter/ward.rs"]

@@ -142,6 +142,7 @@ fn settings() -> Settings {
         scope: Scope::None,
         require_same: Vec::new(),
         probe: None,
+        also: None,
         fingerprint: FingerprintSettings::default(),
     }
 }

@@ -109,6 +109,7 @@ fn record(from: &mut Unstructured<'_>) -> Result<Record> {
         expires: time(from)?,
         probe: if from.arbitrary()? { Some(Box::new(probe(from)?)) } else { None },
         state: state(from)?,
+        beside: if from.arbitrary()? { Some(Box::new(OperationId(from.arbitrary()?))) } else { None },
         good_until: if from.arbitrary()? { Some(time(from)?) } else { None },
     })
 }

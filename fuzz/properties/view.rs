@@ -44,6 +44,7 @@ pub(super) fn settings(source: Option<Source>, fingerprint: FingerprintSettings)
         scope: Scope::None,
         require_same: Vec::new(),
         probe: None,
+        also: None,
         fingerprint,
     }
 }

@@ -67,6 +67,11 @@ impl Admin {
                 json!({"state": "completed", "since": at.rfc3339(), "status": answer.status(), "replayable": replayable})
             }
         };
+        if let Some(beside) = &record.beside {
+            let namespace = rules.namespaces.get(&record.namespace);
+            shown["key"] = json!(namespace.map(|namespace| if namespace.second { "also" } else { "key" }));
+            shown["beside"] = json!(beside.to_string());
+        }
         if let (Value::Object(shown), Value::Object(state)) = (&mut shown, state) {
             shown.extend(state);
         }

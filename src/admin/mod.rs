@@ -76,6 +76,8 @@ pub struct Namespace {
     pub others: Vec<String>,
     /// The route's rules.
     pub terms: Terms,
+    /// Whether it holds the second of the route's two keys.
+    pub second: bool,
     /// Whether the route only counts: its doubts are nobody's trouble.
     pub shadow: bool,
     /// The largest answer body that the route keeps, in bytes.

@@ -108,7 +108,7 @@ async fn try_resolve(
         peer,
         answer: given(&ending),
     };
-    match admin.arbiter.resolve(&id, &doubt, &ending, &namespace.terms.policy).await {
+    match admin.arbiter.resolve(&id, &doubt, &ending, &namespace.terms).await {
         Ok(Resolved::Done(settled)) => {
             let expires = if let Settled::Kept(at) = settled { at.rfc3339() } else { None };
             told.audit("written", expires.as_deref());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::admin::{Namespace, Rules};
-use crate::arbiter::Watched;
+use crate::arbiter::{Terms, Watched};
 use crate::config::Settings;
 use crate::gateway::{self, Mode};
 use crate::keys::namespace_tag;
@@ -113,13 +113,14 @@ impl State {
     /// alarms.
     pub(super) fn watched(&self) -> HashMap<NamespaceTag, Watched> {
         let enforced = self.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
-        by_namespace(enforced.map(|(_, guard, terms)| {
+        by_namespace(kept(enforced).map(|Kept { namespace, terms, second, .. }| {
             let watched = Watched {
                 route: Arc::clone(&terms.route),
-                doubt_retention: terms.policy.doubt_retention,
+                policy: Arc::clone(&terms.policy),
                 probed: terms.schedule.is_some().then(|| terms.clone()),
+                second,
             };
-            (namespace_tag(&guard.keys.namespace), watched)
+            (namespace, watched)
         }))
     }
 }
@@ -148,25 +149,49 @@ fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
 }
 
 fn namespaces(gateway: &gateway::Shared) -> HashMap<NamespaceTag, Namespace> {
-    let mut named = by_namespace(gateway.guards().map(|(route, guard, terms)| {
-        let namespace = Namespace {
+    let mut named = by_namespace(kept(gateway.guards()).map(|Kept { route, guard, namespace, terms, second }| {
+        let named = Namespace {
             route: route.to_owned(),
             others: Vec::new(),
-            terms: terms.clone(),
+            terms,
+            second,
             shadow: guard.mode == Mode::Shadow,
             response_body_limit: guard.response_body_limit,
             allow_headers: guard.allow_headers.clone(),
         };
-        (namespace_tag(&guard.keys.namespace), namespace)
+        (namespace, named)
     }));
-    for (route, guard, _) in gateway.guards() {
-        if let Some(namespace) = named.get_mut(&namespace_tag(&guard.keys.namespace))
+    for Kept { route, namespace, .. } in kept(gateway.guards()) {
+        if let Some(namespace) = named.get_mut(&namespace)
             && namespace.route != route
         {
             namespace.others.push(route.to_owned());
         }
     }
     named
+}
+
+/// A namespace in which a route keeps records.
+struct Kept<'a> {
+    route: &'a str,
+    guard: &'a gateway::Guard,
+    namespace: NamespaceTag,
+    terms: Terms,
+    second: bool,
+}
+
+/// All of them: those of the routes' own keys, then those of their second ones.
+fn kept<'a>(guards: impl Iterator<Item = (&'a str, &'a gateway::Guard, &'a Terms)>) -> impl Iterator<Item = Kept<'a>> {
+    let (mut first, mut also) = (Vec::new(), Vec::new());
+    for (route, guard, terms) in guards {
+        let namespace = namespace_tag(&guard.keys.namespace);
+        first.push(Kept { route, guard, namespace, terms: terms.clone(), second: false });
+        if let Some(second) = &guard.keys.also {
+            let namespace = namespace_tag(&second.namespace);
+            also.push(Kept { route, guard, namespace, terms: terms.of_second(), second: true });
+        }
+    }
+    first.into_iter().chain(also)
 }
 
 /// Where routes share a namespace, the first of them speaks for it.

@@ -171,6 +171,7 @@ fn note(expires: Time, now: Time) -> Record {
         namespace: NamespaceTag(0),
         expires,
         probe: None,
+        beside: None,
         good_until: None,
     }
 }

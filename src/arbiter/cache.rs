@@ -115,6 +115,7 @@ mod tests {
             namespace: NamespaceTag(0),
             expires: Time(100_000_000),
             probe: None,
+            beside: None,
             good_until: None,
         }
     }

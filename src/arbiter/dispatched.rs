@@ -45,7 +45,6 @@ struct Expiries {
 
 /// What a record has to say to stand for an operation again, but for its outcome, and for the question to the upstream,
 /// which an equal request has too.
-#[derive(Clone, Copy)]
 struct Entry {
     fence: Fence,
     number: u32,
@@ -55,6 +54,7 @@ struct Entry {
     namespace: NamespaceTag,
     expires: Time,
     running: bool,
+    beside: Option<Box<OperationId>>,
 }
 
 /// What is known of an operation.
@@ -166,9 +166,10 @@ impl Shard {
     }
 
     fn put(&mut self, id: OperationId, entry: Entry) {
+        let (running, expires) = (entry.running, entry.expires);
         self.entries.insert(id, entry);
-        if !entry.running {
-            self.file(id, entry.expires);
+        if !running {
+            self.file(id, expires);
         }
     }
 
@@ -265,6 +266,7 @@ impl Entry {
             namespace: record.namespace,
             expires: record.expires,
             running: matches!(record.state, State::InFlight { .. }),
+            beside: record.beside.clone(),
         }
     }
 
@@ -279,6 +281,7 @@ impl Entry {
             namespace: self.namespace,
             expires: self.expires,
             probe: None,
+            beside: self.beside.clone(),
             good_until: None,
         }
     }
@@ -308,6 +311,7 @@ mod tests {
             namespace: NamespaceTag(5),
             expires: Time(expires),
             probe: None,
+            beside: Some(Box::new(OperationId([6; 32]))),
             good_until: None,
         }
     }

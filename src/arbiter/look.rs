@@ -1,6 +1,7 @@
 //! Looking without acting, for clients who ask what became of their operations. Nothing is written but that a lease has
 //! ended unheard of, as every request that meets the record would write it.
 
+use super::doubts::Beside;
 use super::{Arbiter, ROUNDS};
 use crate::machine::{Inquiry, Policy, Record, Sight, State, Time, look};
 use crate::store::StoreError;
@@ -34,6 +35,12 @@ impl Arbiter {
             found = self.lost(inquiry, policy).await?;
         }
         for _ in 0..ROUNDS {
+            if let Some(record) = found.as_ref().filter(|record| record.beside.is_some())
+                && let Beside::Over(newer) = self.look_beside(id, record, policy).await
+            {
+                found = newer;
+                continue;
+            }
             match look(found.as_ref(), inquiry, policy, shared.clock.now()) {
                 Sight::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
                 told => return Ok(told),

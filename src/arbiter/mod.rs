@@ -4,43 +4,49 @@
 mod amnesia;
 mod cache;
 mod dispatched;
+mod doubts;
 mod few_first;
+mod held;
 mod lines;
 mod look;
 mod outage;
 mod outcomes;
+mod pair;
 mod permit;
 mod probes;
 mod settling;
 mod shared;
 mod sweep;
+mod terms;
 mod unconfirmed;
 mod window;
 
 pub use cache::ReplayCache;
 pub use dispatched::Dispatched;
+pub use doubts::Resolved;
+pub use held::Renewal;
 pub use lines::{Line, Lines, Place};
 pub use outcomes::Outcomes;
-pub use permit::{Permit, Renewal, Unsettled};
+pub use permit::{Permit, Unsettled};
 pub use probes::{Asking, Probes, Turn, Waiting};
 pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
+pub use terms::Terms;
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use doubts::Beside;
 use unconfirmed::Pending;
 use window::Met;
 
 use crate::clock::Clock;
 use crate::machine::{
-    Admission, Arrival, AttemptId, Duplicate, Ending, Expect, OperationId, Policy, Record, Settled, State, Untimely,
-    admit, asked_by,
+    Admission, Arrival, AttemptId, Duplicate, Expect, OperationId, Policy, Record, Untimely, admit, asked_by,
 };
 use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
-use crate::telemetry::{FilterAnswer, RouteMetrics, StoreOp};
+use crate::telemetry::{FilterAnswer, StoreOp};
 
 /// How often one request may lose a race before it is told to come again. A race is lost to another writer, who has
 /// made progress; more than a few in a row mean that the store is not telling the truth.
@@ -67,19 +73,10 @@ pub enum Admitted {
     Proceed(Permit),
     /// It may not.
     Duplicate(Duplicate),
+    /// It may not, by the second operation that it names. It may act on the first, and holds nothing of it any more.
+    Also(Duplicate),
     /// It may not: nothing is known of its key, and its key is too old, or not made yet.
     Untimely(Untimely),
-}
-
-/// Which policy and which route's counters an attempt runs under.
-#[derive(Clone)]
-pub struct Terms {
-    /// The rules.
-    pub policy: Arc<Policy>,
-    /// The route's counters.
-    pub route: Arc<RouteMetrics>,
-    /// When the upstream is asked about a doubt, counted from its beginning; none: it is not asked.
-    pub schedule: Option<Arc<[Duration]>>,
 }
 
 impl Arbiter {
@@ -110,8 +107,24 @@ impl Arbiter {
     /// # Errors
     /// When the store gave no answer: then nobody may act.
     pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
-        let id = &arrival.operation;
         let attempt = AttemptId(rand::random());
+        let admitted = if arrival.also.is_none() {
+            self.admit_one(arrival, terms, attempt).await?
+        } else {
+            // Of its own size: what few requests need, all would carry.
+            Box::pin(self.admit_pair(arrival, terms, attempt)).await?
+        };
+        Ok(admitted.handed_out())
+    }
+
+    /// Asks whether a request may act on its operation, whatever else it names. The permit is not handed out yet.
+    async fn admit_one(
+        self: &Arc<Self>,
+        arrival: &Arrival,
+        terms: &Terms,
+        attempt: AttemptId,
+    ) -> Result<Admitted, StoreError> {
+        let id = &arrival.operation;
         if let Some(told) = self.admit_kept(arrival, terms, attempt).await? {
             return Ok(told);
         }
@@ -150,6 +163,11 @@ impl Arbiter {
         attempt: AttemptId,
     ) -> Result<Round, StoreError> {
         let (id, now) = (&arrival.operation, self.shared.clock.now());
+        if let Some(found) = found.filter(|found| found.beside.is_some())
+            && let Beside::Over(newer) = self.look_beside(id, found, &terms.policy).await
+        {
+            return Ok(Round::Again(newer));
+        }
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
                 let pending = Pending::new(self, *id, &record, &terms.policy);
@@ -177,29 +195,6 @@ impl Arbiter {
                 known => Round::Again(known),
             },
         })
-    }
-
-    /// Writes an operator's word over a doubt: what happened, conditional on the record that the operator looked at.
-    ///
-    /// # Errors
-    /// When the store gave no answer.
-    pub async fn resolve(
-        &self,
-        id: &OperationId,
-        doubt: &Record,
-        ending: &Ending,
-        policy: &Policy,
-    ) -> Result<Resolved, StoreError> {
-        if !matches!(doubt.state, State::InDoubt { .. }) {
-            return Ok(Resolved::NotInDoubt(Some(doubt.clone())));
-        }
-        match settling::settle_once(self, id, doubt, Some(doubt), ending, policy).await? {
-            settling::Step::Settled(settled) => {
-                self.shared.lines.wake(id);
-                Ok(Resolved::Done(settled))
-            }
-            settling::Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
-        }
     }
 
     fn ask_filter(&self, id: &OperationId) -> bool {
@@ -383,15 +378,15 @@ impl Arbiter {
     }
 }
 
-fn begun_elsewhere(id: &OperationId) -> StoreError {
-    StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
+impl Admitted {
+    fn handed_out(self) -> Self {
+        match self {
+            Self::Proceed(permit) => Self::Proceed(permit.handed_out()),
+            told => told,
+        }
+    }
 }
 
-/// What became of an operator's word.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolved {
-    /// It is written.
-    Done(Settled),
-    /// The operation is not in doubt, or no longer the doubt that the operator saw; this is what is there.
-    NotInDoubt(Option<Record>),
+fn begun_elsewhere(id: &OperationId) -> StoreError {
+    StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
 }

@@ -68,6 +68,12 @@ impl Arbiter {
     /// # Errors
     /// When the journal takes nothing.
     pub async fn admit_unseen(&self, arrival: &Arrival, terms: &Terms) -> Result<Option<Admitted>, StoreError> {
+        // Of two operations both would have to be surely unseen, and go into the journal in one: no route does that.
+        let admitted = if arrival.also.is_none() { self.begin_unseen(arrival, terms).await? } else { None };
+        Ok(admitted.map(Admitted::handed_out))
+    }
+
+    async fn begin_unseen(&self, arrival: &Arrival, terms: &Terms) -> Result<Option<Admitted>, StoreError> {
         let shared = self.shared();
         let (Some(journalled), Some(journal)) = (&self.journalled, &shared.journal) else { return Ok(None) };
         let (id, attempt) = (arrival.operation, AttemptId(rand::random()));

@@ -3,29 +3,41 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use futures_util::future::join;
+use tokio::task::JoinHandle;
 
-use super::outcomes::Outcome as WaitingOutcome;
-use super::settling::settle_held;
+use super::held::{Held, Renewal};
 use super::{Arbiter, Terms};
 use crate::clock::Clock;
-use crate::machine::{AttemptId, Cause, Ending, Expect, OperationId, Record, Settled, State, recall, renew};
-use crate::store::{StoreError, Written};
-use crate::telemetry::{Outcome, StoreOp};
+use crate::machine::{AttemptId, Cause, Ending, OperationId, Record, Settled, ending_of_both};
+use crate::store::StoreError;
+use crate::telemetry::Outcome;
 
-/// The right to run one attempt of one operation.
+/// The right to run one attempt of one operation; of two, where the request names two.
 #[must_use = "a permit that is dropped leaves its operation in doubt"]
 pub struct Permit {
     arbiter: Arc<Arbiter>,
-    id: OperationId,
-    record: Record,
+    own: Held,
+    /// The second operation that the attempt holds: renewed and settled with the first.
+    beside: Option<Box<Held>>,
     terms: Terms,
-    /// A renewal found that the record no longer speaks of this attempt as running.
-    lost: bool,
-    settled: bool,
     begun: Instant,
-    /// Somebody has looked for the record in the store, and it was not there.
-    missed: Arc<Notify>,
+    /// Whether the route's counters know of it: not before it is whole.
+    counted: bool,
+    dropped: Dropped,
+}
+
+/// What it means that a permit is dropped unsettled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dropped {
+    /// It was not handed out: nothing was sent, and the key is free again.
+    Free,
+    /// Doubt.
+    Doubt,
+    /// Nobody writes any more how it ended.
+    End,
+    /// Nothing: another one has taken over what it held.
+    Nothing,
 }
 
 /// A permit whose outcome the store has not taken yet.
@@ -37,38 +49,39 @@ pub struct Unsettled {
     pub error: StoreError,
 }
 
-/// What became of a renewal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renewal {
-    /// The lease is extended.
-    Held,
-    /// The record no longer speaks of this attempt as running: there is no lease to keep, and an answer is a late one.
-    Lost,
-    /// The store did not answer; the lease stands as it was.
-    Unanswered,
-}
-
 impl Permit {
     pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
-        let shared = arbiter.shared();
-        let missed = shared.lines.begin(id, record.fence.attempt);
-        terms.route.attempts_running(1);
-        Self { arbiter, id, record, terms, lost: false, settled: false, missed, begun: Clock::instant() }
+        let own = Held::new(&arbiter, id, record, Arc::clone(&terms.policy));
+        Self { arbiter, own, beside: None, terms, begun: Clock::instant(), counted: false, dropped: Dropped::Free }
     }
 
-    /// The operation.
+    /// The right to act is whole, and given to somebody who may use it at once.
+    pub(super) fn handed_out(mut self) -> Self {
+        self.terms.route.attempts_running(1);
+        (self.counted, self.begun, self.dropped) = (true, Clock::instant(), Dropped::Doubt);
+        self
+    }
+
+    /// The right to act on both operations: the second one's goes into this one.
+    pub(super) fn joined_by(mut self, mut second: Self) -> Self {
+        self.beside = Some(Box::new(second.own.clone()));
+        second.dropped = Dropped::Nothing;
+        self
+    }
+
+    /// The operation; of two, the first.
     pub fn operation(&self) -> &OperationId {
-        &self.id
+        &self.own.id
     }
 
     /// The attempt.
     pub fn attempt(&self) -> AttemptId {
-        self.record.fence.attempt
+        self.own.record.fence.attempt
     }
 
     /// The attempt's number, from 1.
     pub fn number(&self) -> u32 {
-        self.record.number
+        self.own.record.number
     }
 
     /// How often the lease wants to be renewed.
@@ -78,20 +91,23 @@ impl Permit {
 
     /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record.
     pub async fn beat(&self) {
+        let missed_beside = async {
+            match &self.beside {
+                Some(beside) => beside.missed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = tokio::time::sleep(self.heartbeat()) => {}
-            () = self.missed.notified() => {}
+            () = self.own.missed() => {}
+            () = missed_beside => {}
         }
     }
 
-    /// Whether the lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock
+    /// Whether a lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock
     /// counts because a gateway that stood still may have its answer before it looks at the record again.
     pub fn is_lost(&self) -> bool {
-        self.lost || !self.is_in_time()
-    }
-
-    fn is_in_time(&self) -> bool {
-        matches!(self.record.state, State::InFlight { lease, .. } if self.arbiter.shared().clock.now() < lease)
+        self.all().any(|held| held.is_lost(&self.arbiter))
     }
 
     /// Whether the attempt may still begin. Where the gateway stood still since its claim, or the store was slow, it may
@@ -100,47 +116,20 @@ impl Permit {
         !self.is_lost()
     }
 
-    /// Extends the lease.
+    fn all(&self) -> impl Iterator<Item = &Held> {
+        std::iter::once(&self.own).chain(self.beside.as_deref())
+    }
+
+    /// Extends the lease; of two operations, both.
     pub async fn renew(&mut self) -> Renewal {
-        let clock = &self.arbiter.shared().clock;
-        let Some(mut renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
-            return Renewal::Lost;
-        };
-        let mut written = self.write_lease(Expect::Fence(self.record.fence), &renewed).await;
-        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time() {
-            // Nobody can have ended an attempt whose lease has not: the store has lost its record.
-            let now = self.arbiter.shared().clock.now();
-            let policy = &self.terms.policy;
-            renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, now);
-            written = self.write_lease(Expect::Absent, &renewed).await;
-            if matches!(written, Ok(Written::Done)) {
-                self.arbiter.written_again(&self.id, &renewed);
+        let Self { arbiter, own, beside, .. } = self;
+        match beside {
+            None => own.renew(arbiter).await,
+            Some(beside) => {
+                let (own, beside) = join(own.renew(arbiter), beside.renew(arbiter)).await;
+                own.and(beside)
             }
         }
-        match written {
-            Ok(Written::Done) => self.record = renewed,
-            // A renewal of this attempt's own, whose reply was lost.
-            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
-            Ok(Written::Lost(newer)) => {
-                tracing::warn!(operation = %self.id.short(), found = ?newer.map(|r| r.number), "lease lost");
-                self.lost = true;
-                return Renewal::Lost;
-            }
-            Err(error) => {
-                tracing::warn!(operation = %self.id.short(), %error, "lease not renewed");
-                return Renewal::Unanswered;
-            }
-        }
-        Renewal::Held
-    }
-
-    async fn write_lease(&self, expect: Expect, record: &Record) -> Result<Written, StoreError> {
-        let store = self.arbiter.store();
-        self.arbiter.timed(StoreOp::Renew, store.write(&self.id, expect, record)).await
-    }
-
-    fn is_running_here(&self, newer: &Record) -> bool {
-        newer.fence.attempt == self.record.fence.attempt && matches!(newer.state, State::InFlight { .. })
     }
 
     /// Writes down how the attempt ended.
@@ -148,74 +137,114 @@ impl Permit {
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
-        if !matches!(ending, Ending::NotSent) {
+        if self.counted && !matches!(ending, Ending::NotSent) {
             self.terms.route.attempt_took(self.begun.elapsed());
         }
+        let ending = match &self.beside {
+            None => ending,
+            Some(beside) => ending_of_both(ending, [self.number(), beside.record.number]),
+        };
         match self.try_settle(&ending).await {
             Ok(settled) => Ok(settled),
             Err(error) => Err(Unsettled { permit: self, ending, error }),
         }
     }
 
+    /// Gives the right back unused: nothing was sent, and the key is free again. A store that does not take this keeps it
+    /// until it does. It is a task of its own: were it dropped with a client that leaves now, the permit would mean doubt.
+    pub fn free(self) -> JoinHandle<()> {
+        let tasks = self.arbiter.shared().tasks.clone();
+        let persisting = tasks.clone();
+        tasks.spawn(async move {
+            if let Err(unsettled) = self.settle(Ending::NotSent).await {
+                persisting.spawn(unsettled.persist());
+            }
+        })
+    }
+
     async fn try_settle(&mut self, ending: &Ending) -> Result<Settled, StoreError> {
-        let settled = settle_held(&self.arbiter, &self.id, &self.record, ending, &self.terms.policy).await?;
+        let Self { arbiter, own, beside, .. } = self;
+        let settled = match beside {
+            None => own.settle(arbiter, ending).await?,
+            Some(beside) => {
+                let (own, beside) = join(own.settle(arbiter, ending), beside.settle(arbiter, ending)).await;
+                of_both(own?, beside?)
+            }
+        };
         self.close(settled);
         Ok(settled)
     }
 
-    fn close(&mut self, settled: Settled) {
-        self.settled = true;
+    fn close(&self, settled: Settled) {
         let metrics = &self.terms.route;
-        match settled {
-            Settled::Kept(_) => metrics.settled(Outcome::Kept),
-            Settled::Released => metrics.settled(Outcome::Released),
-            Settled::NotSent => metrics.settled(Outcome::NotSent),
-            Settled::Doubted => {
-                metrics.settled(Outcome::Doubted);
-                self.arbiter.doubted(&self.id, &self.record, &self.terms);
-            }
-            Settled::Superseded => {
-                tracing::warn!(operation = %self.id.short(), number = self.record.number, "outcome of a superseded attempt");
+        let outcome = match settled {
+            Settled::Kept(_) => Some(Outcome::Kept),
+            Settled::Released => Some(Outcome::Released),
+            Settled::NotSent => Some(Outcome::NotSent),
+            Settled::Doubted => Some(Outcome::Doubted),
+            Settled::Superseded => None,
+        };
+        match outcome {
+            Some(outcome) if self.counted => metrics.settled(outcome),
+            Some(_) => {}
+            None => {
+                tracing::warn!(operation = %self.own.id.short(), number = self.number(), "outcome of a superseded attempt");
             }
         }
+        if self.own.settled == Some(Settled::Doubted) {
+            self.arbiter.doubted(&self.own.id, &self.own.record, &self.terms);
+        }
     }
+}
+
+/// What an attempt's client is told that holds two operations: of the first, unless the second was not freed with it.
+fn of_both(own: Settled, beside: Settled) -> Settled {
+    if own == Settled::NotSent && beside != Settled::NotSent { beside } else { own }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let shared = Arc::clone(self.arbiter.shared());
-        if !self.settled {
-            let heir = Self {
-                arbiter: Arc::clone(&self.arbiter),
-                id: self.id,
-                record: self.record.clone(),
-                terms: self.terms.clone(),
-                lost: self.lost,
-                settled: true,
-                begun: self.begun,
-                missed: Arc::clone(&self.missed),
-            };
-            abandon(heir, &shared.tasks);
-            return;
+        let open = self.all().any(|held| held.settled.is_none());
+        match self.dropped {
+            Dropped::Nothing => {}
+            Dropped::Free | Dropped::Doubt if open => {
+                let heir = Self {
+                    arbiter: Arc::clone(&self.arbiter),
+                    own: self.own.clone(),
+                    beside: self.beside.take(),
+                    terms: self.terms.clone(),
+                    begun: self.begun,
+                    counted: self.counted,
+                    dropped: Dropped::End,
+                };
+                heir.abandon(self.dropped == Dropped::Free);
+            }
+            Dropped::Free | Dropped::Doubt | Dropped::End => {
+                self.all().for_each(|held| held.end(&self.arbiter));
+                if self.counted {
+                    self.terms.route.attempts_running(-1);
+                }
+            }
         }
-        shared.dispatched.ended(&self.id, self.record.fence.attempt);
-        shared.lines.end(&self.id, self.record.fence.attempt);
-        self.terms.route.attempts_running(-1);
     }
 }
 
-/// Writes the doubt that a dropped permit means. Outside a runtime nothing can be written: the lease ends, and the
-/// sweep finds the doubt.
-fn abandon(mut permit: Permit, tasks: &tokio_util::task::TaskTracker) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        tasks.spawn_on(
-            async move {
-                if let Err(error) = permit.try_settle(&Ending::Unknown(Cause::Abandoned)).await {
-                    tracing::warn!(operation = %permit.id.short(), %error, "doubt not recorded; its lease will end");
+impl Permit {
+    /// Writes what it means that a permit was dropped. Outside a runtime nothing can be written: the lease ends, and the
+    /// sweep finds the doubt.
+    fn abandon(mut self, unused: bool) {
+        let tasks = self.arbiter.shared().tasks.clone();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let writing = async move {
+            if unused {
+                if let Err(unsettled) = self.settle(Ending::NotSent).await {
+                    unsettled.persist().await;
                 }
-            },
-            &runtime,
-        );
+            } else if let Err(error) = self.try_settle(&Ending::Unknown(Cause::Abandoned)).await {
+                tracing::warn!(operation = %self.own.id.short(), %error, "doubt not recorded; its lease will end");
+            }
+        };
+        tasks.spawn_on(writing, &runtime);
     }
 }
 
@@ -223,36 +252,16 @@ impl Unsettled {
     /// Waits until the outcome is written, the record's time is over, or the gateway stops. Given up, the lease has ended
     /// unheard of, which means doubt.
     pub async fn persist(mut self) -> Settled {
-        let shared = Arc::clone(self.permit.arbiter.shared());
-        let Permit { id, record, terms, .. } = &self.permit;
-        let outcome = WaitingOutcome {
-            held: record.clone(),
-            ending: self.ending,
-            policy: Arc::clone(&terms.policy),
-            journalled: self.permit.arbiter.is_journalled(),
-        };
-        let Some(mut place) = shared.outcomes.wait(*id, outcome) else {
-            return self.permit.give_up("too many outcomes wait for the store");
-        };
-        let written = tokio::select! {
-            written = place.written() => written,
-            () = shared.give_up.cancelled() => None,
-        };
-        match written {
-            Some(settled) => {
-                self.permit.close(settled);
-                settled
+        let Permit { arbiter, own, beside, .. } = &mut self.permit;
+        let settled = match beside {
+            None => own.persist(arbiter, &self.ending).await,
+            Some(beside) => {
+                let (own, beside) =
+                    join(own.persist(arbiter, &self.ending), beside.persist(arbiter, &self.ending)).await;
+                of_both(own, beside)
             }
-            None => self.permit.give_up("the store did not take it in time"),
-        }
-    }
-}
-
-impl Permit {
-    fn give_up(&mut self, why: &str) -> Settled {
-        tracing::error!(operation = %self.id.short(), why, "outcome given up");
-        self.arbiter.shared().metrics.kept().outcome_given_up();
-        self.close(Settled::Doubted);
-        Settled::Doubted
+        };
+        self.permit.close(settled);
+        settled
     }
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::doubts::Beside;
 use super::{Arbiter, Shared, Terms};
-use crate::machine::{Expect, NamespaceTag, OperationId, Record, State, Time, lapse};
+use crate::machine::{Expect, NamespaceTag, OperationId, Policy, Record, State, Time, lapse};
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{DoubtsFound, RouteMetrics, StoreOp};
 
@@ -14,15 +15,17 @@ const PAGE: usize = 500;
 /// How long before its end a doubt counts as expiring: time for somebody to look into it.
 const SOON: Duration = Duration::from_hours(24);
 
-/// A namespace that the sweep knows: its route's counters, and how long its doubts are remembered.
+/// A namespace that the sweep knows: its route's counters, and the rules that its operations live by.
 #[derive(Clone)]
 pub struct Watched {
     /// The route's counters.
     pub route: Arc<RouteMetrics>,
-    /// How long a doubt is remembered.
-    pub doubt_retention: Duration,
+    /// The rules.
+    pub policy: Arc<Policy>,
     /// Under which terms the upstream is asked about its doubts; none: it is not.
     pub probed: Option<Terms>,
+    /// Whether it holds the second of a route's two keys: a doubt is then counted by its first.
+    pub second: bool,
 }
 
 /// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by namespace, for the metrics.
@@ -96,9 +99,9 @@ impl Sweep {
     }
 
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
-        let Some(Watched { doubt_retention, probed, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
-        let now = arbiter.shared().clock.now();
-        let (record, from) = match lapse(&record, *doubt_retention, now) {
+        let Some(Watched { policy, probed, second, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
+        let (doubt_retention, now) = (policy.doubt_retention, arbiter.shared().clock.now());
+        let (record, from) = match lapse(&record, doubt_retention, now) {
             None => (record, (!self.first).then_some(now)),
             Some(doubt) => {
                 let expect = Expect::Fence(record.fence);
@@ -112,12 +115,17 @@ impl Sweep {
                 }
             }
         };
+        match arbiter.look_beside(id, &record, policy).await {
+            Beside::Over(_) => return Ok(()),
+            Beside::InDoubt if *second => return Ok(()),
+            Beside::InDoubt | Beside::Nothing => {}
+        }
         if let State::InDoubt { since, .. } = record.state {
             let found = self.doubts.entry(record.namespace).or_insert(Found { count: 0, expiring: 0, oldest: since });
             found.count += 1;
             found.oldest = since.min(found.oldest);
             // Where doubts are short, the last half of their time.
-            if record.expires.since(now) <= SOON.min(*doubt_retention / 2) {
+            if record.expires.since(now) <= SOON.min(doubt_retention / 2) {
                 found.expiring += 1;
             }
             if let Some(terms) = probed {
@@ -130,13 +138,19 @@ impl Sweep {
     fn publish(&mut self, arbiter: &Arbiter) {
         let doubts = std::mem::take(&mut self.doubts);
         let now = arbiter.shared().clock.now();
+        // A route with two keys has two namespaces.
+        let mut by_route: HashMap<&str, (&RouteMetrics, DoubtsFound)> = HashMap::new();
         for (namespace, watched) in &self.watched {
-            let found = doubts.get(namespace).map_or_else(DoubtsFound::default, |found| DoubtsFound {
-                count: found.count,
-                expiring: found.expiring,
-                oldest: now.since(found.oldest),
-            });
-            watched.route.doubts_found(found);
+            let none = || (&*watched.route, DoubtsFound::default());
+            let (_, sum) = by_route.entry(watched.route.name()).or_insert_with(none);
+            if let Some(found) = doubts.get(namespace) {
+                sum.count += found.count;
+                sum.expiring += found.expiring;
+                sum.oldest = sum.oldest.max(now.since(found.oldest));
+            }
+        }
+        for (route, found) in by_route.into_values() {
+            route.doubts_found(found);
         }
     }
 }

@@ -105,6 +105,7 @@ fn told(settings: &Settings, asked: &Asked) -> Page {
                 page.line("token", word);
             }
             operation(&mut page, named.guard, &named.explanation);
+            second(&mut page, named.guard, &named.explanation);
             fingerprint(&mut page, &named.explanation);
             record(&mut page, named.guard, &named.explanation);
             if let Some(client) = &named.explanation.client {
@@ -131,6 +132,29 @@ fn operation(page: &mut Page, guard: &Guard, explanation: &Explanation) {
         page.line("operation", operation.to_string());
         page.framed("operation parts", explanation.operation_parts.clone());
     }
+}
+
+/// The second operation, of which the request needs the right to act as well.
+fn second(page: &mut Page, guard: &Guard, explanation: &Explanation) {
+    let (Some(keys), Some(rules), Some(_)) = (&guard.keys.also, &guard.also, explanation.operation) else { return };
+    let Some(also) = &explanation.also else {
+        page.line("second key", "none: the first one guards alone");
+        return;
+    };
+    page.list("second key", also.key.iter().map(piece), "none");
+    page.list("second scope", also.scope.iter().map(piece), "none: all callers share their keys");
+    page.line("second namespace", &keys.namespace);
+    if guard.mode == Mode::Enforce {
+        page.line("second operation", also.operation.to_string());
+        page.framed("second parts", also.parts.clone());
+    }
+    let (outcome, doubt) = (span_text(rules.policy.retention), span_text(rules.policy.doubt_retention));
+    page.line("second kept for", format!("{outcome}, in doubt {doubt}"));
+    page.line("second compared", compared(rules.policy.compare));
+}
+
+fn compared(compare: bool) -> &'static str {
+    if compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" }
 }
 
 fn piece(piece: &Piece) -> String {
@@ -184,10 +208,7 @@ fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
         Some(Err(why)) => page.line("probe", format!("none, so a doubt is held: {why}")),
         None => {}
     }
-    page.line(
-        "compared",
-        if guard.policy.compare { "yes: a changed request gets 422" } else { "no: it is a duplicate" },
-    );
+    page.line("compared", compared(guard.policy.compare));
 }
 
 /// The fingerprint that the client made, what it was to be made of, and what comes of the difference.

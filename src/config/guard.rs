@@ -9,7 +9,7 @@ use super::names::{all_checked, forwarding};
 use super::reader::{At, Field, values};
 use super::route::{Idempotency, Route};
 use super::values::{size_text, span_text};
-use super::{client_word, decode, key_age, key_source, normalize, policy, probe, reads, scope, window};
+use super::{client_word, decode, key_age, key_source, normalize, policy, probe, reads, scope, second, window};
 use crate::gateway::{OnInFlight, StoreFailure, Underscores};
 use crate::keys::FingerprintSettings;
 use crate::{gateway, keys};
@@ -27,6 +27,13 @@ pub(super) fn compile(
         underscored(keys, &at.place, around, report);
     }
     let policy = policy::compile(section, keys.as_ref(), key_age::compile(section, report), around, report);
+    let also = match &section.also {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => {
+            policy.as_ref().and_then(|policy| second::guard(&at.value, section, policy, report)).map(Some)
+        }
+    };
     if let (Some(keys), Some(at), true) =
         (&keys, section.key.at(), policy.as_ref().is_some_and(|policy| policy.compare))
     {
@@ -48,6 +55,7 @@ pub(super) fn compile(
         keys: keys?,
         policy: policy?,
         probing: probing?,
+        also: also?,
         safe_methods: *section.safe_methods.value()?,
         forwarded_key: forwarded_key?,
         duplicate: *section.duplicate.value()?,
@@ -89,9 +97,15 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         Field::Broken => None,
         Field::Given(at) => probe::template(route, at, &sources, &scope, report).map(Some),
     };
+    let also = match &section.also {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => second::keys(&at.value, section, namespace, &sources, around, report).map(Some),
+    };
     let client = client_word::compile(section, report);
     Some(keys::Settings {
         probe: probe?,
+        also: also?,
         namespace: namespace.clone(),
         sources,
         dated: section.key_age.either(|_| true, || false)?,

@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod also;
 mod around;
 mod client_print;
 mod client_tls;
@@ -33,6 +34,7 @@ mod route;
 mod routes;
 mod schema;
 mod scope;
+mod second;
 mod sentinels;
 mod show;
 mod token_routes;

@@ -6,7 +6,7 @@ use super::around::Around;
 use super::finding::Report;
 use super::key_age::Age;
 use super::key_source::KeySource;
-use super::reader::Field;
+use super::reader::{At, Field};
 use super::route::Idempotency;
 use super::values::span_text;
 use super::{probe, reads, token_routes};
@@ -48,7 +48,8 @@ pub(super) fn compile(
             format!("{} is below `retention`{skew} ({}): raise it", span_text(doubt.value.0), span_text(least));
         report.fault(&doubt.place, message);
     }
-    let compare = compare(section, report);
+    let compare = section.key.at().zip(section.fingerprint.value());
+    let compare = compare.and_then(|(keys, fingerprint)| self::compare(keys, &fingerprint.compare, report));
     let collapse = reads::collapse(section);
     let usual = if collapse { Duration::ZERO } else { DOUBT };
     let doubt_retention = section.doubt_retention.either(|at| Some(at.value.0), || Some(least?.max(usual))).flatten();
@@ -83,9 +84,8 @@ fn stated_retention(section: &Idempotency, report: &mut Report) {
 }
 
 /// A key that the client made for this request promises an equal request; one made of business data does not.
-fn compare(section: &Idempotency, report: &mut Report) -> Option<bool> {
-    let keys = section.key.at()?;
-    match &section.fingerprint.value()?.compare {
+pub(super) fn compare(keys: &At<Vec<Field<KeySource>>>, stated: &Field<bool>, report: &mut Report) -> Option<bool> {
+    match stated {
         Field::Given(stated) => return Some(stated.value),
         Field::Broken => return None,
         Field::Absent => {}

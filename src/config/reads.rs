@@ -73,6 +73,7 @@ fn only_reads(section: &Idempotency, methods: &[Field<Method>], report: &mut Rep
     }
     let meaningless = [
         stated(&section.key_age),
+        stated(&section.also),
         stated(&section.missing),
         stated(&section.duplicate),
         stated(&section.duplicate_status),

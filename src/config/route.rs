@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, Method};
 use serde_json::{Value as Json, json};
 
+use super::also::Also;
 use super::client_print::ClientPrint;
 use super::decode::Decode;
 use super::define::{choice, section};
@@ -81,6 +82,8 @@ section! {
         key: Vec<Field<KeySource>> = Required("write `key: [{ header: Idempotency-Key }]`"),
         /// Part of every operation's identity (default: the route's name); keep it when renaming the route.
         namespace: Name = Optional,
+        /// A second key, of which a request needs the right to act as well; absent: there is none.
+        also: Also = Optional,
         /// How keys say when they were made; absent: they do not. Then one that is too old to be new, and of which nothing is known, is 410.
         key_age: KeyAge = Optional,
         /// What becomes of GET, HEAD and OPTIONS: they `pass` without guard, are guarded like any other (`guard`), or reads that come at the same time share one answer (`collapse`).

@@ -10,7 +10,7 @@ use super::reader::{At, Field, remedy, values};
 use super::route::{Cors, Route};
 use super::upstreams::Upstream;
 use super::values::{Name, Named, not_empty};
-use super::{front, guard, jwt, reach};
+use super::{front, guard, jwt, reach, second};
 use crate::gateway;
 
 /// Translates all routes.
@@ -26,6 +26,7 @@ pub(super) fn compile(file: &File, tokens: &Issuing, report: &mut Report) -> Opt
     unique_names(&list.value, report);
     shared_namespaces(&list.value, report);
     shared_doubts(&routes, &list.value, report);
+    second::in_one_order(&routes, &list.value, report);
     unused_upstreams(&list.value, file.upstreams.value(), report);
     unreached_bounds(&list.value, file, report);
     let places = list.value.iter().map(|field| field.at().map(|at| &at.place));

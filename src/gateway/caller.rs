@@ -23,6 +23,9 @@ impl Gateway {
     ) -> Result<Caller, Problem> {
         let scope = &guard.keys.scope;
         self.check_trust(scope, trusted)?;
+        if let Some(own) = guard.keys.also.as_ref().and_then(|also| also.scope.as_ref()) {
+            self.check_trust(own, trusted)?;
+        }
         let claims = match (scope.carrier(), &self.shared.jwt) {
             (Some(carrier), Some(verifier)) => {
                 let token = carrier.token(headers)?;

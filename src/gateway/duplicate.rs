@@ -12,9 +12,42 @@ use super::settings::{Guard, OnDuplicate};
 use crate::machine::{Answer, Duplicate, Record, Recorded, State, Time, Window, Witness};
 use crate::upstream::headers;
 
+/// Which of a route's keys is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    First,
+    Second,
+}
+
 /// What a route tells a duplicate: the recorded answer, or a refusal. `origin` is the one that the duplicate came from.
 pub(super) fn tell(
     guard: &Guard,
+    (duplicate, key): (Duplicate, Key),
+    origin: Option<&HeaderValue>,
+    outlook: &Outlook<'_>,
+) -> Result<Response<Body>, Problem> {
+    let also = guard.also.as_ref().filter(|_| key == Key::Second);
+    let Some(also) = also else {
+        let manner = Manner { duplicate: guard.duplicate, status: guard.duplicate_status, window: guard.policy.window };
+        return tell_of(guard, manner, duplicate, origin, outlook);
+    };
+    let manner = Manner { duplicate: also.duplicate, status: also.duplicate_status, window: also.policy.window };
+    let told = tell_of(guard, manner, duplicate, origin, outlook);
+    told.map_err(|problem| Problem::Also { source: guard.keys.second_key(), problem: Box::new(problem) })
+}
+
+/// How a duplicate of a completed operation is told.
+#[derive(Clone, Copy)]
+struct Manner {
+    duplicate: OnDuplicate,
+    /// The status of a refusal.
+    status: StatusCode,
+    window: Window,
+}
+
+fn tell_of(
+    guard: &Guard,
+    manner: Manner,
     duplicate: Duplicate,
     origin: Option<&HeaderValue>,
     outlook: &Outlook<'_>,
@@ -37,24 +70,29 @@ pub(super) fn tell(
         }),
         Duplicate::Completed(record) => {
             let age = reads::age(guard, &record, outlook.now);
-            let mut response = tell_completed(guard, record, origin)?;
+            let mut response = tell_completed(guard, manner, record, origin)?;
             response.headers_mut().extend(age.map(|age| (AGE, age)));
             Ok(response)
         }
     }
 }
 
-fn tell_completed(guard: &Guard, record: Record, origin: Option<&HeaderValue>) -> Result<Response<Body>, Problem> {
+fn tell_completed(
+    guard: &Guard,
+    Manner { duplicate, status, window }: Manner,
+    record: Record,
+    origin: Option<&HeaderValue>,
+) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
-    if guard.duplicate == OnDuplicate::Reject {
-        let detail = match guard.policy.window {
+    if duplicate == OnDuplicate::Reject {
+        let detail = match window {
             Window::Fixed => "The operation is done. This route does not repeat answers.",
             Window::Sliding => {
                 "The operation is done. This route does not repeat answers, and each repetition has the operation remembered \
                  for longer."
             }
         };
-        return Err(Problem::Duplicate { status: guard.duplicate_status, expires: Some(expires), detail });
+        return Err(Problem::Duplicate { status, expires: Some(expires), detail });
     }
     match record.state {
         State::Completed { answer: Answer::Recorded(recorded), .. } => replay(recorded, guard, origin, expires),

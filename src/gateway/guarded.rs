@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::again;
 use super::attempt::Attempt;
-use super::duplicate::tell;
+use super::duplicate::{Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
@@ -18,7 +18,7 @@ use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
 use crate::keys::{self, Caller, Named};
-use crate::machine::{Arrival, Duplicate, Ending};
+use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
@@ -29,7 +29,7 @@ enum Ruling {
     Act(Permit),
     /// The store is away, and it may act all the same.
     Unseen(Permit),
-    Duplicate(Duplicate),
+    Duplicate(Duplicate, Key),
 }
 
 impl Gateway {
@@ -85,11 +85,9 @@ impl Gateway {
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
-            Ok(Ruling::Duplicate(duplicate)) => {
-                routed.metrics.duplicate();
-                let origin = headers::origin(&head.headers);
-                match (tell(guard, duplicate, origin, &self.outlook(guard, routed.metrics)), instead) {
-                    (Ok(response), None | Some(Verdict::Passed)) => Ok((response, Verdict::Replayed)),
+            Ok(Ruling::Duplicate(duplicate, key)) => {
+                match (self.told(guard, routed, (duplicate, key), &head), instead) {
+                    (Ok(answer), None | Some(Verdict::Passed)) => Ok(answer),
                     (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
                     (Err(problem), None) => Err(problem),
                 }
@@ -102,6 +100,22 @@ impl Gateway {
                 (problem, None) => Err(problem),
             },
         }
+    }
+
+    /// What a duplicate is told; it is counted.
+    fn told(
+        &self,
+        guard: &Guard,
+        routed: &Routed<'_>,
+        taken: (Duplicate, Key),
+        head: &request::Parts,
+    ) -> Result<Answer, Problem> {
+        routed.metrics.duplicate();
+        if taken.1 == Key::Second {
+            routed.metrics.also_refused();
+        }
+        let told = tell(guard, taken, headers::origin(&head.headers), &self.outlook(guard, routed.metrics));
+        told.map(|response| (response, Verdict::Replayed))
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
@@ -125,27 +139,32 @@ impl Gateway {
         let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
         let mut asks = guard.probing.is_some();
         loop {
-            let duplicate = match self.arbiter.admit(arrival, &guarded.terms).await {
+            let admitted = match self.arbiter.admit(arrival, &guarded.terms).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
-                Ok(Admitted::Duplicate(duplicate)) => duplicate,
-                Ok(Admitted::Untimely(untimely)) => return Err(untimely.into()),
-                Err(error) => match self.admit_unseen(guarded, arrival, &error).await? {
-                    Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
-                    Admitted::Duplicate(duplicate) => duplicate,
-                    Admitted::Untimely(untimely) => return Err(untimely.into()),
-                },
+                Ok(told) => told,
+                Err(error) => self.admit_unseen(guarded, arrival, &error).await?,
+            };
+            let (duplicate, key) = match admitted {
+                Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
+                Admitted::Duplicate(duplicate) => (duplicate, Key::First),
+                Admitted::Also(duplicate) => (duplicate, Key::Second),
+                Admitted::Untimely(untimely) => return Err(untimely.into()),
+            };
+            let taken = match (key, &arrival.also) {
+                (Key::Second, Some(also)) => also.operation,
+                (Key::First | Key::Second, _) => arrival.operation,
             };
             if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
                 asks = false;
                 tally.if_left(Verdict::InDoubt);
-                self.probe_now(guarded, index, arrival).await;
+                self.probe_taken(guarded, index, arrival, taken).await;
                 continue;
             }
             if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
-                return Ok(Ruling::Duplicate(duplicate));
+                return Ok(Ruling::Duplicate(duplicate, key));
             }
             tally.if_left(Verdict::InFlight);
-            queue.wait(&self.arbiter.shared().lines, arrival.operation).await?;
+            queue.wait(&self.arbiter.shared().lines, taken).await?;
         }
     }
 
@@ -189,7 +208,9 @@ impl Gateway {
         let slot = match self.shared.slots.take(routed.index) {
             Ok(slot) => slot,
             Err(what) => {
-                self.free(permit).await;
+                if let Err(error) = permit.free().await {
+                    tracing::error!(%error, "a key was not freed");
+                }
                 return Err(Problem::Overloaded(what));
             }
         };
@@ -227,21 +248,6 @@ impl Gateway {
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
                 Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running(since)) })
             }
-        }
-    }
-
-    /// Nothing was sent: the key is free again. A store that does not take this keeps it until it does. A task of its
-    /// own settles: were it dropped with a client that leaves now, the permit would mean doubt.
-    async fn free(&self, permit: Permit) {
-        let tasks = self.arbiter.shared().tasks.clone();
-        let persisting = tasks.clone();
-        let settling = tasks.spawn(async move {
-            if let Err(unsettled) = permit.settle(Ending::NotSent).await {
-                persisting.spawn(unsettled.persist());
-            }
-        });
-        if let Err(error) = settling.await {
-            tracing::error!(%error, "a key was not freed");
         }
     }
 

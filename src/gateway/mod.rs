@@ -33,7 +33,7 @@ pub use pattern::{Case, Pattern, PatternError};
 pub use problem::{Problem, not_encrypted, too_slow, turned_away};
 pub use routes::{Found, Place, Routes};
 pub use settings::{
-    Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
+    Also, Cors, ForwardedKey, Guard, Limits, MethodOverride, Mode, OnDuplicate, OnInFlight, Operations, OutcomeHeaders,
     PathParameters, Probing, Route, SafeMethods, Settings, StoreFailure, Underscores,
 };
 pub use target::{Target, is_forwarded};
@@ -214,7 +214,12 @@ impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
         let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
-        let terms = Terms { policy: Arc::new(guard.policy.clone()), route: Arc::clone(metrics), schedule };
+        let terms = Terms {
+            policy: Arc::new(guard.policy.clone()),
+            beside: guard.also.as_ref().map(|also| Arc::new(also.policy.clone())),
+            route: Arc::clone(metrics),
+            schedule,
+        };
         Some(Self { guard, terms })
     }
 }

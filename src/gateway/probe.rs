@@ -16,7 +16,7 @@ use super::settings::{Guard, Probing};
 use super::{Gateway, Guarded};
 use crate::arbiter::{Arbiter, Asking, Probes, Resolved, Terms, Turn};
 use crate::clock::Clock;
-use crate::machine::{Answer, Arrival, Finding, OperationId, Probe, Record, Recorded, Witness, probed};
+use crate::machine::{Answer, Arrival, Finding, NamespaceTag, OperationId, Probe, Record, Recorded, Witness, probed};
 use crate::store::StoreError;
 use crate::telemetry::{AUDIT, Metrics, ProbeFinding, UpstreamMetrics};
 use crate::upstream::{Outgoing, Upstream, headers};
@@ -69,14 +69,30 @@ impl Gateway {
         due.into_iter().filter_map(begin).collect::<Vec<_>>().into_iter()
     }
 
+    /// Asks about the doubt that a duplicate has met. Of two operations that were held together it is the first that the
+    /// upstream knows, and its answer settles both.
+    pub(super) async fn probe_taken(&self, guarded: &Guarded, index: usize, arrival: &Arrival, taken: OperationId) {
+        if taken == arrival.operation {
+            return self.probe_now(guarded, index, taken, arrival.namespace).await;
+        }
+        match self.arbiter.holder(&taken).await {
+            Ok(Some((holder, namespace))) if namespace == arrival.namespace => {
+                self.probe_now(guarded, index, holder, namespace).await;
+            }
+            // Of another route's operation this one's upstream knows nothing.
+            Ok(_) => {}
+            Err(error) => tracing::debug!(operation = %taken.short(), %error, "not probed: the store is away"),
+        }
+    }
+
     /// Asks about a doubt because a duplicate does, or waits for whoever does already.
-    pub(super) async fn probe_now(&self, guarded: &Guarded, index: usize, arrival: &Arrival) {
+    async fn probe_now(&self, guarded: &Guarded, index: usize, id: OperationId, namespace: NamespaceTag) {
         let shared = self.arbiter.shared();
         if guarded.guard.probing.is_none() {
             return;
         }
-        let Some(_place) = shared.lines.join(arrival.operation) else { return };
-        let waiting = match Probes::turn(shared, arrival.operation, arrival.namespace) {
+        let Some(_place) = shared.lines.join(id) else { return };
+        let waiting = match Probes::turn(shared, id, namespace) {
             Turn::Leave => return,
             Turn::Wait(waiting) => waiting,
             Turn::Ask(asking, waiting) => {
@@ -151,7 +167,7 @@ impl Prober {
         let why = told.as_ref().err();
         tracing::debug!(operation = %id.short(), finding = counted.label(), why, "the upstream was asked");
         let Some(ending) = ending else { return Asked::Open(Box::new(doubt)) };
-        match self.arbiter.resolve(id, &doubt, &ending, &self.terms.policy).await {
+        match self.arbiter.resolve(id, &doubt, &ending, &self.terms).await {
             Ok(Resolved::Done(_)) => {
                 self.audit(id, &doubt, finding, "written");
                 Asked::Ended

@@ -150,6 +150,13 @@ pub enum Problem {
     StoreUnavailable,
     /// The record is of no known form, or sealed under a key that is not there.
     RecordUnreadable,
+    /// The same of the request's second key; its first one is free.
+    Also {
+        /// Where the second key comes from.
+        source: String,
+        /// What is so.
+        problem: Box<Self>,
+    },
 }
 
 /// A row of the table.
@@ -243,9 +250,18 @@ impl Problem {
             Self::UpstreamFailed { .. } => {
                 row(S::BAD_GATEWAY, "upstream-failed", "Upstream failed", SameKey, V::UpstreamFailed)
             }
+            Self::Also { problem, .. } => problem.row(),
             Self::Overloaded(_) => row(s503, "overloaded", "Overloaded", SameKey, V::Overloaded),
             Self::StoreUnavailable => row(s503, "store-unavailable", "Store unavailable", SameKey, V::StoreUnavailable),
             Self::RecordUnreadable => row(s503, "record-unreadable", "Record unreadable", Stop, V::RecordUnreadable),
+        }
+    }
+
+    /// What is so, of whichever key.
+    fn bare(&self) -> &Self {
+        match self {
+            Self::Also { problem, .. } => problem.bare(),
+            own => own,
         }
     }
 
@@ -292,6 +308,7 @@ impl Problem {
             | Self::ScopeUnavailable(_)
             | Self::Overloaded(_)
             | Self::StoreUnavailable => Some(again::soon()),
+            Self::Also { problem, .. } => return problem.retry_after(),
             _ => None,
         };
         again.map(again::seconds)
@@ -299,7 +316,7 @@ impl Problem {
 
     /// Until when the outcome is remembered, where its client may know.
     fn expires(&self) -> Option<Time> {
-        match self {
+        match self.bare() {
             Self::Duplicate { expires, .. } => *expires,
             Self::AlreadyExecuted { expires, .. } => Some(*expires),
             _ => None,
@@ -338,7 +355,7 @@ impl Problem {
         if let Some(expires) = self.expires().and_then(Time::rfc3339) {
             problem["expires_at"] = json!(expires);
         }
-        if let Self::AlreadyExecuted { status: Some(original), .. } = self {
+        if let Self::AlreadyExecuted { status: Some(original), .. } = self.bare() {
             problem["original_status"] = json!(original);
         }
         if let Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } = self {

@@ -143,6 +143,19 @@ pub struct Guard {
     pub outcome_headers: OutcomeHeaders,
     /// When the upstream is asked about operations in doubt; none: it is not.
     pub probing: Option<Probing>,
+    /// The second key by which the route stops duplicates; none: it has one.
+    pub also: Option<Also>,
+}
+
+/// What a route does about duplicates by its second key. What the key is made of stands in [`keys::Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Also {
+    /// The route's rules, with those of the second key's own.
+    pub policy: Policy,
+    /// What a duplicate of a completed operation gets.
+    pub duplicate: OnDuplicate,
+    /// The status that `reject` says.
+    pub duplicate_status: StatusCode,
 }
 
 impl Guard {
@@ -154,6 +167,9 @@ impl Guard {
             self.keys.namespace.insert_str(0, "shadow/");
             // Nor does a trial ask for anything that no client asked for.
             (self.keys.probe, self.probing) = (None, None);
+            if let Some(also) = &mut self.keys.also {
+                also.namespace.insert_str(0, "shadow/");
+            }
         }
         self
     }

@@ -23,6 +23,8 @@ pub struct Explanation {
     pub made: Option<Time>,
     /// The parts of the scope. Empty: all callers share their keys.
     pub scope: Vec<Piece>,
+    /// The second operation that it names; none where a route has one key, or the second one is missing and need not be there.
+    pub also: Option<Second>,
     /// In which form the body entered the canonical fingerprint.
     pub body: BodyForm,
     /// What came of decoding the body: its content's length, or why it is compared as sent; none when there was nothing
@@ -61,6 +63,19 @@ pub struct ClientPiece {
     pub refusal: Option<Refusal>,
 }
 
+/// The second operation that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Second {
+    /// The operation.
+    pub operation: OperationId,
+    /// What its digest is made of.
+    pub parts: Vec<Framed>,
+    /// The parts of its key.
+    pub key: Vec<Piece>,
+    /// The parts of its scope.
+    pub scope: Vec<Piece>,
+}
+
 /// One piece of a key or scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
@@ -94,6 +109,15 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         key: key.map(|key| key.parts.iter().map(key_piece).collect()).unwrap_or_default(),
         made: key.and_then(|key| key.made),
         scope: derived.scope.iter().map(scope_piece).collect(),
+        also: derived.also.as_ref().map(|also| Second {
+            operation: also.operation,
+            parts: parts(OPERATION, |frame| {
+                let scope = also.scope.as_ref().unwrap_or(&derived.scope);
+                frame_operation(frame, &also.settings.namespace, scope, &also.parts);
+            }),
+            key: also.parts.iter().map(key_piece).collect(),
+            scope: also.scope.as_ref().unwrap_or(&derived.scope).iter().map(scope_piece).collect(),
+        }),
         body: canonical.form,
         decoded: body.entity().decoded,
         canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),

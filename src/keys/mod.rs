@@ -1,5 +1,6 @@
 //! From a request to an arrival: its key, its scope, its fingerprint. Pure: bytes in, values out.
 
+mod also;
 mod caller;
 mod carrier;
 mod claims;
@@ -39,7 +40,7 @@ pub use carrier::Carrier;
 pub use claims::{Claim, Claims, claim_pointer};
 pub use coding::{Coding, Decoding, Undecoded};
 pub use difference::{Difference, Differences, differences};
-pub use explain::{ClientPiece, Explanation, Piece, explain};
+pub use explain::{ClientPiece, Explanation, Piece, Second, explain};
 pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
@@ -47,7 +48,7 @@ pub use issued::{TokenParts, TokenStanding, issue, token_parts};
 pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{
-    CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source, Typed,
+    Also, CertificateName, ClientPrints, ClientWord, FingerprintSettings, Missing, Scope, Settings, Source, Typed,
 };
 pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
@@ -101,7 +102,13 @@ impl Settings {
     pub fn headers(&self) -> Vec<HeaderName> {
         let probed = self.probe.iter().flat_map(ProbeTemplate::header_names);
         let more = self.require_same.iter().chain(&self.fingerprint.headers).chain(probed).cloned();
-        scope::header_names(&self.scope).chain(self.key_headers()).chain(more).collect()
+        let second = self.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
+        scope::header_names(&self.scope).chain(second).chain(self.key_headers()).chain(more).collect()
+    }
+
+    /// The sources of each key.
+    fn all_sources(&self) -> impl Iterator<Item = &[Source]> {
+        std::iter::once(&self.sources[..]).chain(self.also.as_ref().map(|also| &also.sources[..]))
     }
 
     /// Values of the key that count in one form there, and as they were sent where requests are compared.
@@ -119,7 +126,7 @@ impl Settings {
     /// The header fields that keys come in, and what clients say of their requests beside them.
     pub fn key_headers(&self) -> Vec<HeaderName> {
         let prints = self.fingerprint.client.iter().flat_map(ClientPrints::headers);
-        source::header_names(&self.sources).chain(prints).cloned().collect()
+        self.all_sources().flat_map(source::header_names).chain(prints).cloned().collect()
     }
 }
 
@@ -173,6 +180,7 @@ pub fn check_head(
     let found = source::find(&settings.sources, &view)?;
     refuse_missing(settings, &found, &view)?;
     dated::made(settings, &found)?;
+    also::check_head(settings, &view, caller)?;
     let scope = scope::values(&settings.scope, headers, caller)?;
     issued::recognise(settings, &found, &scope).map(|_| ())
 }
@@ -195,6 +203,8 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
     let raw = fingerprint::raw(&request, &settings.fingerprint);
     let credentials = scope::credentials(settings, &request.headers);
+    let also = derived.also.as_ref();
+    let also = also.map(|also| also.named(settings, &request.headers, &derived.scope, credentials));
     let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
     if told.is_none() && body.was_decoded() {
         // Its digest is kept rather than its content, which can be many times what was sent.
@@ -217,7 +227,7 @@ pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result
     let namespace = namespace_tag(&settings.namespace);
     let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
     let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
-    let arrival = arrival.with_made(made).with_probe(probe);
+    let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
     Ok(Named::Operation(match &key.issued {
         Some(issued) => issued.limit(arrival),
         None => arrival,
@@ -234,6 +244,8 @@ struct Derived<'a> {
     /// None when there is no key and the route lets such requests pass.
     key: Option<Key<'a>>,
     scope: Vec<scope::Value<'a>>,
+    /// None when there is no second key, or none is asked for.
+    also: Option<also::Second<'a>>,
     /// A fingerprint that the client made.
     shown: Option<Shown<'a>>,
 }
@@ -275,6 +287,7 @@ fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> 
     let made = dated::made(settings, &found)?;
     // Even a request without a key must show whose it is.
     let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
+    let also = also::derive(settings, &view, &request.caller, &scope)?;
     let issued = issued::recognise(settings, &found, &scope)?;
     let key = match found {
         Found::Key(parts) => {
@@ -282,7 +295,7 @@ fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> 
         }
         Found::Absent | Found::NeedsBody => None,
     };
-    Ok(Derived { key, scope, shown })
+    Ok(Derived { key, scope, also, shown })
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
@@ -322,8 +335,9 @@ fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> 
         }
         Ok(())
     };
-    source::header_names(&settings.sources).try_for_each(check)?;
-    scope::header_names(&settings.scope).try_for_each(|name| check(&name))?;
+    settings.all_sources().flat_map(source::header_names).try_for_each(check)?;
+    let second = settings.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
+    scope::header_names(&settings.scope).chain(second).try_for_each(|name| check(&name))?;
     let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
     let prints = settings.fingerprint.client.iter().flat_map(ClientPrints::headers);
     match identity.chain(&settings.require_same).chain(prints).find(|name| header::is_hop_by_hop(headers, name)) {

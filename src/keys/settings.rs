@@ -27,6 +27,21 @@ pub struct Settings {
     pub fingerprint: FingerprintSettings,
     /// How the upstream is asked about an operation in doubt; none: it is not.
     pub probe: Option<ProbeTemplate>,
+    /// The second operation that a request names; none: it names one.
+    pub also: Option<Also>,
+}
+
+/// How a route's second key is derived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Also {
+    /// Part of the second operation's identity.
+    pub namespace: String,
+    /// Tried in order; the first that is present is the key.
+    pub sources: Vec<Source>,
+    /// What a request without it gets.
+    pub missing: Missing,
+    /// Whose key it is; none: whose the first one is.
+    pub scope: Option<Scope>,
 }
 
 /// Where a key comes from.

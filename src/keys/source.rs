@@ -254,7 +254,7 @@ impl<'a> Body<'a> {
     /// Where keys and probes look.
     fn pointers(&self) -> impl Iterator<Item = &'a str> {
         let probed = self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
-        self.settings.sources.iter().flat_map(leaves).filter_map(Source::pointer).chain(probed)
+        self.settings.all_sources().flatten().flat_map(leaves).filter_map(Source::pointer).chain(probed)
     }
 
     /// The value under a pointer. A body that is no JSON has none, whatever its type says.

@@ -20,6 +20,7 @@ fn settings(sources: Vec<Source>) -> Settings {
         require_same: Vec::new(),
         fingerprint: FingerprintSettings::default(),
         probe: None,
+        also: None,
     }
 }
 

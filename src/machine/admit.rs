@@ -77,6 +77,11 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
         (State::InDoubt { since, .. }, InDoubt::Hold | InDoubt::Probe { .. }) => {
             Admission::Duplicate(Duplicate::InDoubt { since: *since })
         }
+        // Whose attempt held another operation beside this one was forwarded under another key: no upstream would know
+        // the further attempt for the same.
+        (State::InDoubt { since, .. }, InDoubt::Retry) if found.beside != arrival.beside => {
+            Admission::Duplicate(Duplicate::InDoubt { since: *since })
+        }
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),
@@ -100,6 +105,7 @@ fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> R
         namespace: arrival.namespace,
         expires: arrival.good_until.map_or(expires, |end| end.max(expires)),
         probe: arrival.probe.clone(),
+        beside: arrival.beside.clone(),
         good_until: arrival.good_until,
     }
 }

@@ -37,9 +37,24 @@ pub struct Arrival {
     pub made: Option<Time>,
     /// When it may act, if nothing is known of the operation; none: at any time.
     pub validities: Vec<Validity>,
+    /// The second operation that it names, where it names two. It may act when it may act on both.
+    pub also: Option<Box<Also>>,
+    /// The operation that an attempt would hold beside this one.
+    pub(super) beside: Option<Box<OperationId>>,
     /// Until when its key by itself gives a right to act, where it is one that ends: no record of it is forgotten before.
     pub good_until: Option<Time>,
     canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
+}
+
+/// A second operation that a request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Also {
+    /// The operation.
+    pub operation: OperationId,
+    /// The namespace that its key lives in.
+    pub namespace: NamespaceTag,
+    /// Digest of what a replay by it has to show; none when its scope proves as much as the first one's.
+    pub credentials: Option<Print>,
 }
 
 /// How a request compares with the one on record.
@@ -72,6 +87,8 @@ impl Arrival {
             probe: None,
             made: None,
             validities: Vec::new(),
+            also: None,
+            beside: None,
             good_until: None,
             canonical,
         }
@@ -94,6 +111,22 @@ impl Arrival {
     pub fn valid_within(mut self, span: Validity) -> Self {
         self.validities.push(span);
         self
+    }
+
+    /// The same, with the second operation that it names.
+    #[must_use]
+    pub fn with_also(self, also: Option<Also>) -> Self {
+        Self { beside: also.map(|also| Box::new(also.operation)), also: also.map(Box::new), ..self }
+    }
+
+    /// The same request as it asks to act on the second operation: for whoever holds the first. Whether it comes in time,
+    /// and how the upstream could be asked, is the first one's matter.
+    pub fn second(&self) -> Option<Self> {
+        let Also { operation, namespace, credentials } = *self.also.as_deref()?;
+        // Known by now, in most cases: the first one's claim holds it.
+        let Prints { raw, canonical, settings } = self.prints();
+        let second = Self::new(operation, namespace, raw, settings, credentials, move || canonical);
+        Some(Self { beside: Some(Box::new(self.operation)), ..second })
     }
 
     /// The same, with a record that is not forgotten before this time.

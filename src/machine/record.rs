@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{AttemptId, NamespaceTag, Print, Prints, Probe, Time};
+use super::{AttemptId, NamespaceTag, OperationId, Print, Prints, Probe, Time};
 
 /// Proof of being the latest writer of a record: the attempt, and the record's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +32,8 @@ pub struct Record {
     pub expires: Time,
     /// How the upstream can be asked about it, until it is completed; none when nobody is to ask, or nobody can.
     pub probe: Option<Box<Probe>>,
+    /// The operation that the same attempt holds beside this one; none where a route has one guard.
+    pub beside: Option<Box<OperationId>>,
     /// Until when the key by itself gives a right to act, where it is one that ends: the record is never forgotten before,
     /// whatever the route has come to say meanwhile.
     pub good_until: Option<Time>,

@@ -3,7 +3,8 @@
 //!
 //! Layout: format version (1), attempt id (16), record version (4, big endian); then fingerprint version (1),
 //! kind (1), attempt number, namespace (4), settings (4), raw print (16), canonical print (16), credentials (16, if the
-//! kind says so), expiry, the end of the key's right to act (if the kind says so); then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
+//! kind says so), the operation held beside (32, if the further flags say so), expiry, the end of the key's right to act
+//! (if the kind says so); then what the kind asks for. Numbers without a size are LEB128 varints; times other than the
 //! expiry are distances to it. The first 21 bytes are the fence, so a store compares fences byte by byte.
 //!
 //! What the kind asks for comes in two parts: the clear one, which stores and operators may see, then the secret one:
@@ -43,9 +44,15 @@ const WITH_PROBE: u8 = 0x40;
 
 /// Set in the kind byte when the secret part is sealed.
 const SEALED: u8 = 0x20;
-
 /// Set in the kind byte when the record says until when its key is good.
 const WITH_END: u8 = 0x10;
+
+/// Set in the kind byte when a byte of further flags follows it. Gateways that do not know this take the kind for an unknown
+/// one: a pair of which they see one half is none of theirs.
+const WITH_MORE: u8 = 0x08;
+
+/// The only further flag: the record names an operation that was held beside its own.
+const BESIDE: u8 = 0x01;
 
 /// What a sealed part begins with. A clear one begins with a number, and no number is spelt so: whatever becomes of the
 /// flag, a sealed part is never taken for a clear one.
@@ -219,7 +226,11 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     let credentials = if record.credentials.is_some() { WITH_CREDENTIALS } else { 0 };
     let probe = if record.probe.is_some() { WITH_PROBE } else { 0 };
     let end = if record.good_until.is_some() { WITH_END } else { 0 };
-    out.byte(kind_of(&record.state) | credentials | probe | sealed | end);
+    let more = if record.beside.is_some() { WITH_MORE } else { 0 };
+    out.byte(kind_of(&record.state) | credentials | probe | sealed | end | more);
+    if record.beside.is_some() {
+        out.byte(BESIDE);
+    }
     out.varint(record.number.into());
     out.bytes(&record.namespace.0.to_be_bytes());
     out.bytes(&record.prints.settings.to_be_bytes());
@@ -227,6 +238,9 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     out.bytes(&record.prints.canonical.0);
     if let Some(credentials) = record.credentials {
         out.bytes(&credentials.0);
+    }
+    if let Some(beside) = &record.beside {
+        out.bytes(&beside.0);
     }
     out.varint(record.expires.0);
     if let Some(end) = record.good_until {
@@ -247,17 +261,22 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
         return Err(CodecError::UnknownFingerprint(fingerprint));
     }
     let kind = from.byte("kind")?;
+    let more = if kind & WITH_MORE == 0 { None } else { Some(from.byte("flags")?) };
+    if let Some(tag) = more.filter(|more| *more != BESIDE) {
+        return Err(CodecError::UnknownTag { field: "flag", tag });
+    }
     let number = from.small("attempt number")?;
     let namespace = NamespaceTag(from.u32("namespace")?);
     let settings = from.u32("settings digest")?;
     let prints =
         Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
+    let beside = if more.is_none() { None } else { Some(Box::new(OperationId(from.array("operation beside")?))) };
     let expires = Time(from.varint("expiry")?);
     let good_until = if kind & WITH_END == 0 { None } else { Some(from.distance("end", expires)?) };
-    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED | WITH_END), expires)?;
+    let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED | WITH_END | WITH_MORE), expires)?;
     let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
-    let record = Record { fence, number, state, prints, credentials, namespace, expires, probe, good_until };
+    let record = Record { fence, number, state, prints, credentials, namespace, expires, probe, beside, good_until };
     Ok((record, kind & SEALED != 0))
 }
 

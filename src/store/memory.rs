@@ -199,6 +199,7 @@ mod tests {
             namespace: NamespaceTag(7),
             expires: Time(expires),
             probe: None,
+            beside: None,
             good_until: None,
         }
     }

@@ -47,6 +47,7 @@ pub trait Store: Send + Sync {
 
 /// What became of a conditional write or removal. A lost race is an answer, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "an answer is looked at where it comes, and goes")]
 pub enum Written {
     /// It was carried out.
     Done,

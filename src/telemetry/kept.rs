@@ -1,8 +1,21 @@
 //! Metrics of what a store keeps, may lose or does not take, and of what this gateway keeps meanwhile.
 
+use std::time::Duration;
+
 use prometheus::{IntCounter, IntGauge, Registry};
 
 use super::register::register;
+
+/// What a sweep found in doubt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DoubtsFound {
+    /// How many operations.
+    pub count: usize,
+    /// How many of them are forgotten soon.
+    pub expiring: usize,
+    /// The age of the oldest.
+    pub oldest: Duration,
+}
 
 /// Facts about what is kept, and where.
 pub struct KeptMetrics {

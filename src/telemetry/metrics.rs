@@ -10,7 +10,7 @@ use std::time::Duration;
 use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use super::kept::KeptMetrics;
+use super::kept::{DoubtsFound, KeptMetrics};
 use super::labels::{
     FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, TokenCheck, Verdict,
 };
@@ -61,6 +61,7 @@ pub struct RouteMetrics {
     outcomes: Vec<IntCounter>,
     probes: Vec<IntCounter>,
     duplicates: IntCounter,
+    also_refused: IntCounter,
     clients_gone: IntCounter,
     executed_but_failed: IntCounter,
     outcome_headers_unclear: IntCounter,
@@ -72,23 +73,13 @@ pub struct RouteMetrics {
     usual: Arc<Usual>,
 }
 
-/// What a sweep found in doubt.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DoubtsFound {
-    /// How many operations.
-    pub count: usize,
-    /// How many of them are forgotten soon.
-    pub expiring: usize,
-    /// The age of the oldest.
-    pub oldest: Duration,
-}
-
 struct Families {
     requests: IntCounterVec,
     seconds: HistogramVec,
     outcomes: IntCounterVec,
     probes: IntCounterVec,
     duplicates: IntCounterVec,
+    also_refused: IntCounterVec,
     clients_gone: IntCounterVec,
     executed_but_failed: IntCounterVec,
     outcome_headers_unclear: IntCounterVec,
@@ -284,6 +275,7 @@ impl Families {
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
             probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
+            also_refused: counter("also_refused_total", "Duplicates by a route's second key alone.", &["route"])?,
             clients_gone: counter("clients_gone_total", "Clients that left before their answer.", &["route"])?,
             executed_but_failed: counter(
                 "executed_but_failed_total",
@@ -314,6 +306,7 @@ impl Families {
             outcomes: Outcome::ALL.iter().map(|o| self.outcomes.with_label_values(&[name, o.label()])).collect(),
             probes: ProbeFinding::ALL.iter().map(|f| self.probes.with_label_values(&[name, f.label()])).collect(),
             duplicates: self.duplicates.with_label_values(&[name]),
+            also_refused: self.also_refused.with_label_values(&[name]),
             clients_gone: self.clients_gone.with_label_values(&[name]),
             executed_but_failed: self.executed_but_failed.with_label_values(&[name]),
             outcome_headers_unclear: self.outcome_headers_unclear.with_label_values(&[name]),

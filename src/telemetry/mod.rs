@@ -10,12 +10,12 @@ mod tokens;
 mod upstreams;
 mod usual;
 
-pub use kept::KeptMetrics;
+pub use kept::{DoubtsFound, KeptMetrics};
 pub use labels::{
     CheckResult, FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, ServerState, StoreOp, Timeout,
     TokenCheck, Verdict,
 };
 pub use logs::{AUDIT, LinesLost, LogFormat, LogSettings, Logs, start};
-pub use metrics::{DoubtsFound, Metrics, RouteMetrics};
+pub use metrics::{Metrics, RouteMetrics};
 pub use redis::RedisMetrics;
 pub use upstreams::UpstreamMetrics;

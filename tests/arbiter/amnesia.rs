@@ -145,7 +145,7 @@ async fn what_an_operator_frees_elsewhere_is_free() {
     for _ in 0..2 {
         doubt(&ward).await;
         let (found, other) = (stored(&ward).await, &ward.gateways[1]);
-        let resolved = other.resolve(&id(1), &found, &Ending::NotSent, &ward.terms.policy).await.unwrap();
+        let resolved = other.resolve(&id(1), &found, &Ending::NotSent, &ward.terms).await.unwrap();
         assert_eq!(resolved, Resolved::Done(Settled::NotSent));
         // Or it would be one of the same moment.
         ward.clock.advance(Duration::from_millis(1));
@@ -196,11 +196,11 @@ async fn a_doubt_that_is_just_being_freed_is_not_taken_for_lost() {
     for fault in [Fault::Hangs, Fault::Slow] {
         let ward = Ward::alone(&folder.path().join(format!("{fault:?}")), InDoubt::Hold);
         doubt(&ward).await;
-        let (found, policy, id) = (stored(&ward).await, &ward.terms.policy, id(1));
+        let (found, id) = (stored(&ward).await, id(1));
         let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
         ward.store.fail([fault]);
         let request = async move { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() };
-        let mut freed = Box::pin(ward.arbiter().resolve(&id, &found, &Ending::NotSent, policy));
+        let mut freed = Box::pin(ward.arbiter().resolve(&id, &found, &Ending::NotSent, &ward.terms));
         let told = if fault == Fault::Hangs {
             // The removal is carried out, and its reply is on its way.
             assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());

@@ -67,7 +67,7 @@ async fn step(ward: &Ward, permits: &mut Vec<Permit>, chance: &mut SmallRng) -> 
                     permits.push(permit);
                     format!("attempt {number}")
                 }
-                Admitted::Duplicate(duplicate) => tell(&duplicate),
+                Admitted::Duplicate(duplicate) | Admitted::Also(duplicate) => tell(&duplicate),
                 Admitted::Untimely(untimely) => format!("{untimely:?}"),
             }
         }

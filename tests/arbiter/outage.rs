@@ -38,7 +38,7 @@ async fn ask(ward: &Ward, key: u8) -> Option<Admitted> {
 async fn begins(ward: &Ward, key: u8) -> Permit {
     match ask(ward, key).await {
         Some(Admitted::Proceed(permit)) => permit,
-        Some(Admitted::Duplicate(duplicate)) => panic!("{duplicate:?}"),
+        Some(Admitted::Duplicate(duplicate) | Admitted::Also(duplicate)) => panic!("{duplicate:?}"),
         Some(Admitted::Untimely(_)) => panic!("untimely"),
         None => panic!("perhaps seen"),
     }
@@ -46,7 +46,7 @@ async fn begins(ward: &Ward, key: u8) -> Permit {
 
 async fn told(ward: &Ward, key: u8) -> Duplicate {
     match ask(ward, key).await {
-        Some(Admitted::Duplicate(duplicate)) => duplicate,
+        Some(Admitted::Duplicate(duplicate) | Admitted::Also(duplicate)) => duplicate,
         Some(Admitted::Proceed(permit)) => panic!("attempt {} may run", permit.number()),
         Some(Admitted::Untimely(_)) => panic!("untimely"),
         None => panic!("perhaps seen"),

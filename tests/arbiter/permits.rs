@@ -114,7 +114,7 @@ async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
         let lasts = early + late;
         let (mut watched, mut terms) = (namespaces(&ward), ward.terms.clone());
         for watched in watched.values_mut() {
-            watched.doubt_retention = lasts;
+            Arc::make_mut(&mut watched.policy).doubt_retention = lasts;
         }
         Arc::make_mut(&mut terms.policy).doubt_retention = lasts;
         Arc::make_mut(&mut terms.policy).attempt_timeout = Duration::ZERO;

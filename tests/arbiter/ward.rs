@@ -48,7 +48,12 @@ impl Ward {
         let gateways: Vec<_> = std::iter::repeat_with(gateway).take(gateways).collect();
         let route = Metrics::new().unwrap().route("orders");
         let route = gateways.first().map_or(route, |first| first.shared().metrics.route("orders"));
-        Self { clock, store, gateways, terms: Terms { policy: Arc::new(policy(in_doubt)), route, schedule: None } }
+        Self {
+            clock,
+            store,
+            gateways,
+            terms: Terms { policy: Arc::new(policy(in_doubt)), beside: None, route, schedule: None },
+        }
     }
 
     /// The only gateway of its store, with a journal in this file.
@@ -86,7 +91,7 @@ impl Ward {
     pub(crate) async fn permit(&self, key: u8) -> Permit {
         match self.admit(key).await.unwrap() {
             Admitted::Proceed(permit) => permit,
-            Admitted::Duplicate(duplicate) => panic!("{duplicate:?}"),
+            Admitted::Duplicate(duplicate) | Admitted::Also(duplicate) => panic!("{duplicate:?}"),
             Admitted::Untimely(untimely) => panic!("{untimely:?}"),
         }
     }
@@ -96,6 +101,7 @@ impl Ward {
         match self.admit(key).await.unwrap() {
             Admitted::Proceed(permit) => panic!("attempt {} may run", permit.number()),
             Admitted::Duplicate(duplicate) => duplicate,
+            Admitted::Also(duplicate) => panic!("by its second key: {duplicate:?}"),
             Admitted::Untimely(untimely) => panic!("{untimely:?}"),
         }
     }
@@ -148,8 +154,8 @@ fn policy(in_doubt: InDoubt) -> Policy {
 
 /// The namespaces that a sweep looks after.
 pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
-    let route = Arc::clone(&ward.terms.route);
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, doubt_retention: RETENTION * 2, probed: None })])
+    let (route, policy) = (Arc::clone(&ward.terms.route), Arc::clone(&ward.terms.policy));
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, policy, probed: None, second: false })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

@@ -76,6 +76,14 @@ impl Watched {
         assert_eq!(self.store.remove(id, lost.fence).await.unwrap(), Written::Done);
     }
 
+    /// Somebody else has written this, over whatever was there.
+    pub(crate) async fn overwrite(&self, id: &OperationId, record: &Record) {
+        self.lose(id).await;
+        let fence = Fence { version: record.fence.version + 1, ..record.fence };
+        let record = Record { fence, ..record.clone() };
+        assert_eq!(self.store.write(id, Expect::Absent, &record).await.unwrap(), Written::Done);
+    }
+
     /// What was late arrives.
     pub(crate) async fn arrive(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());

@@ -46,6 +46,8 @@ fn knows_the_words_of_the_reader() {
         ("Tokens", format!("{LEAST}tokens: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Jwt", format!("{LEAST}jwt: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("KeyAge", format!("{LEAST}      key_age: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Also", format!("{LEAST}      also: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("Comparison", format!("{LEAST}      also: {{ fingerprint: {{ zzzzzzzzzzzz: 1 }} }}\n")),
         ("Replay", format!("{LEAST}      replay: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Fingerprint", format!("{LEAST}      fingerprint: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Probe", format!("{LEAST}      probe: {{ zzzzzzzzzzzz: 1 }}\n")),

@@ -99,6 +99,7 @@ pub async fn reservation(store: &dyn Store, attempt: u8) -> Record {
         namespace: NamespaceTag(0xFEED_BEEF),
         expires: now.plus(Duration::from_hours(1)),
         probe: None,
+        beside: None,
         good_until: None,
     }
 }

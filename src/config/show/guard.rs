@@ -9,18 +9,14 @@ use crate::gateway::{
 };
 use crate::keys::{ClientPrints, ClientWord, Missing, ProbeTemplate, Scope, Source, Steps, Typed};
 use crate::machine::{InDoubt, Judgement, Outcomes, Preset, StatusRule, Window};
+use crate::{gateway, keys};
 
 pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
-    page.section("key", |page| {
-        for part in &guard.keys.sources {
-            let shown = source(part);
-            page.item(|page| match part {
-                Source::Typed(..) => page.line(&format!("{{ {shown} }}")),
-                _ => page.line(&shown),
-            });
-        }
-    });
+    sources(page, &guard.keys.sources);
     page.put("namespace", quoted(&guard.keys.namespace));
+    if let (Some(keys), Some(also)) = (&guard.keys.also, &guard.also) {
+        page.section("also", |page| show_also(page, keys, also));
+    }
     if let Some(skew) = guard.policy.clock_skew {
         page.section("key_age", |page| {
             page.put("from", "uuid_v7");
@@ -73,6 +69,36 @@ fn fingerprint(page: &mut Page, guard: &Guard) {
     }
 }
 
+fn sources(page: &mut Page, sources: &[Source]) {
+    page.section("key", |page| {
+        for part in sources {
+            let shown = source(part);
+            page.item(|page| match part {
+                Source::Typed(..) => page.line(&format!("{{ {shown} }}")),
+                _ => page.line(&shown),
+            });
+        }
+    });
+}
+
+fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
+    sources(page, &keys.sources);
+    page.put("namespace", quoted(&keys.namespace));
+    page.put("missing", missing(keys.missing));
+    if let Some(own) = &keys.scope {
+        page.put("scope", scope(own));
+    }
+    page.put("duplicate", if also.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
+    page.put("duplicate_status", also.duplicate_status.as_u16());
+    page.put("retention", span_text(also.policy.retention));
+    page.put("doubt_retention", span_text(also.policy.doubt_retention));
+    page.section("fingerprint", |page| page.put("compare", also.policy.compare));
+}
+
+fn missing(missing: Missing) -> &'static str {
+    if missing == Missing::Reject { "reject" } else { "pass" }
+}
+
 fn client_prints(page: &mut Page, prints: Option<&ClientPrints>) {
     let Some(prints) = prints else { return page.put("mode", "ignore") };
     page.put("mode", if prints.word == ClientWord::Verify { "verify" } else { "trust" });
@@ -84,7 +110,7 @@ fn client_prints(page: &mut Page, prints: Option<&ClientPrints>) {
 
 /// What becomes of those who come again.
 fn refusals(page: &mut Page, guard: &Guard) {
-    page.put("missing", if guard.keys.missing == Missing::Reject { "reject" } else { "pass" });
+    page.put("missing", missing(guard.keys.missing));
     page.put("duplicate", if guard.duplicate == OnDuplicate::Replay { "replay" } else { "reject" });
     page.put("duplicate_status", guard.duplicate_status.as_u16());
     page.put("in_flight", if guard.in_flight == OnInFlight::Reject { "reject" } else { "wait" });

@@ -76,6 +76,7 @@ impl Problem {
             }
             Self::Overloaded(what) => format!("Too many {what}. Nothing was forwarded."),
             Self::StoreUnavailable => "Duplicates cannot be recognised at present. Nothing was forwarded.".to_owned(),
+            Self::Also { source, problem } => second(source, problem),
             Self::RecordUnreadable => {
                 "The operation has a record that this gateway cannot read. Nothing was forwarded.".to_owned()
             }
@@ -87,6 +88,11 @@ impl Problem {
 fn until(expires: Option<Time>) -> String {
     let at = expires.and_then(Time::rfc3339);
     at.map_or_else(String::new, |at| format!(" It is remembered until {at}."))
+}
+
+/// The same, of a request's second key.
+fn second(source: &str, problem: &Problem) -> String {
+    format!("It is the second key ({source}) that is taken. {}", problem.detail())
 }
 
 /// What became of a body that came to no end.

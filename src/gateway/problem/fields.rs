@@ -40,6 +40,7 @@ impl Problem {
             | Self::BodyAborted { forwarded: true } => {
                 headers.insert(marks::OUTCOME, marks::UNKNOWN);
             }
+            Self::Also { problem, .. } => problem.add_headers(headers),
             Self::NoRoute
             | Self::BadRequest(_)
             | Self::TargetTooLong(_)

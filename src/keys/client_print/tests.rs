@@ -33,6 +33,7 @@ fn settings(client: Option<ClientPrints>) -> Settings {
         require_same: Vec::new(),
         fingerprint: FingerprintSettings { client, ..FingerprintSettings::default() },
         probe: None,
+        also: None,
     }
 }
 

@@ -32,6 +32,7 @@ fn settings(probe: ProbeTemplate) -> Settings {
         require_same: Vec::new(),
         fingerprint: FingerprintSettings::default(),
         probe: Some(probe),
+        also: None,
     }
 }
 

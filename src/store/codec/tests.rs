@@ -79,9 +79,10 @@ fn record() -> impl Strategy<Value = Record> {
         settings,
     });
     let credentials = prop::option::of(any::<[u8; 16]>().prop_map(Print));
+    let beside = prop::option::of(any::<[u8; 32]>().prop_map(|id| Box::new(OperationId(id))));
     let times = (time(), prop::option::of(time()));
-    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), times, probe()).prop_map(
-        |(fence, number, state, prints, credentials, namespace, (expires, good_until), probe)| Record {
+    (fence, any::<u32>(), state(), prints, credentials, any::<u32>(), times, probe(), beside).prop_map(
+        |(fence, number, state, prints, credentials, namespace, (expires, good_until), probe, beside)| Record {
             fence,
             number,
             state,
@@ -90,6 +91,7 @@ fn record() -> impl Strategy<Value = Record> {
             namespace: NamespaceTag(namespace),
             expires,
             probe,
+            beside,
             good_until,
         },
     )
@@ -148,6 +150,7 @@ fn sample() -> Record {
         namespace: NamespaceTag(0x0506_0708),
         expires: Time(1_790_086_400_000),
         probe: None,
+        beside: None,
         good_until: None,
     }
 }
@@ -211,6 +214,25 @@ fn the_format_of_a_keys_end_does_not_change_by_accident() {
     assert_eq!(hex(&encode(&record)), golden);
 }
 
+/// The same for an operation that was held beside another one.
+#[test]
+fn the_format_of_a_pair_does_not_change_by_accident() {
+    let (expires, since) = (Time(1_790_000_259_200), Time(1_790_000_000_000));
+    let state = State::InDoubt { since, cause: Cause::Broken };
+    let beside = Some(Box::new(OperationId([0xE5; 32])));
+    let record = Record { state, credentials: None, expires, beside, ..sample() };
+    let golden = concat!(
+        "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
+        "010901",
+        "010506070801020304",
+        "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3",
+        "e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5",
+        "80c1d1a28c34",
+        "80d21f01",
+    );
+    assert_eq!(hex(&encode(&record)), golden);
+}
+
 /// Stored records refer to names by their place: a second copy of the list catches a change of order.
 #[test]
 fn common_names_keep_their_places() {
@@ -253,7 +275,12 @@ fn says_what_is_wrong() {
     };
     assert_eq!(with(0, 2), Err(CodecError::UnknownFormat(2)));
     assert_eq!(with(21, 9), Err(CodecError::UnknownFingerprint(9)));
-    assert_eq!(with(22, 0x88), Err(CodecError::UnknownTag { field: "kind", tag: 8 }));
+    // The byte of further flags is the attempt's number here.
+    for tag in [0, 2, 3, 0x81] {
+        let mut bytes = good.clone();
+        (bytes[22], bytes[23]) = (0x8A, tag);
+        assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "flag", tag }));
+    }
     assert_eq!(decode(&[]), Err(CodecError::Truncated("format version")));
     assert_eq!(decode(&good[..10]), Err(CodecError::Truncated("attempt id")));
 }

@@ -255,6 +255,7 @@ impl EmbeddedStore {
             namespace: NamespaceTag(0),
             expires,
             probe: None,
+            beside: None,
             good_until: None,
         };
         self.change(&id, Expect::Absent, Some(&record)).await?;

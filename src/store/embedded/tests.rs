@@ -30,6 +30,7 @@ fn record(attempt: u8, expires: Time) -> Record {
         namespace: NamespaceTag(7),
         expires,
         probe: None,
+        beside: None,
         good_until: None,
     }
 }

@@ -15,6 +15,7 @@ fn record(attempt: u8, state: State) -> Record {
         namespace: NamespaceTag(7),
         expires: Time(90_000),
         probe: None,
+        beside: None,
         good_until: None,
     }
 }

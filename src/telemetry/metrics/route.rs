@@ -48,6 +48,11 @@ impl RouteMetrics {
         self.duplicates.inc();
     }
 
+    /// A request's first key was new, and its second one was on record.
+    pub fn also_refused(&self) {
+        self.also_refused.inc();
+    }
+
     /// A request was let through and failed at the upstream.
     pub fn executed_but_failed(&self) {
         self.executed_but_failed.inc();

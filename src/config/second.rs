@@ -1,0 +1,132 @@
+//! From `also` to what names a request's second operation and to what the route does by it, with the checks across fields
+//! and routes.
+
+use std::collections::HashMap;
+
+use super::also::Also;
+use super::around::Around;
+use super::finding::{Place, Report};
+use super::key_source::KeySource;
+use super::policy::compare;
+use super::reader::{At, Field};
+use super::route::{Idempotency, Route};
+use super::values::span_text;
+use super::{key_source, scope};
+use crate::machine::{Policy, Window};
+use crate::{gateway, keys};
+
+/// What names the second operation. `sources` are the first key's.
+pub(super) fn keys(
+    also: &Also,
+    section: &Idempotency,
+    namespace: &str,
+    sources: &[keys::Source],
+    around: &Around<'_>,
+    report: &mut Report,
+) -> Option<keys::Also> {
+    let own = key_source::compile(also.key.at()?, around.issuing, report);
+    for at in also.key.value().into_iter().flatten().filter_map(Field::at) {
+        if matches!(at.value, KeySource::Token(_)) {
+            report.fault(&at.place, "`token` is a first key only: put it under the route's `key`");
+        }
+    }
+    let scope = match &also.scope {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => {
+            let own = scope::compile(at, around, report);
+            own.filter(|own| is_plain(own, &at.place, report)).map(Some)
+        }
+    };
+    let own = own?;
+    if own == sources {
+        report.fault(&also.key.at()?.place, "is the first key again: name another source, or remove `also`");
+    }
+    let second = also.namespace.either(|at| at.value.0.clone(), || format!("{namespace}/also"))?;
+    if let Some(at) = also.namespace.at().filter(|at| at.value.0 == namespace) {
+        report.fault(&at.place, "is the first key's namespace: give the second key one of its own");
+    }
+    combined(section, report);
+    Some(keys::Also { namespace: second, sources: own, missing: *also.missing.value()?, scope: scope? })
+}
+
+/// What is found out of a caller before keys are looked at is what the first key's scope asks for.
+fn is_plain(scope: &keys::Scope, place: &Place, report: &mut Report) -> bool {
+    let plain = scope.carrier().is_none() && scope.path_parameters().next().is_none();
+    if !plain {
+        let message = "reads a token or the path, which only the route's own `scope` does: leave it out, or use a header, a \
+                       cookie, a certificate or `none`";
+        report.fault(place, message);
+    }
+    plain
+}
+
+/// What does not go with a second key.
+fn combined(section: &Idempotency, report: &mut Report) {
+    if let Some(at) = section.missing.at().filter(|at| at.value == keys::Missing::Pass) {
+        let message = "lets a request that leaves its first key out past the second one: write `missing: reject`, or \
+                       make the second key the only one";
+        report.fault(&at.place, message);
+    }
+    if let Some(at) = section.store_failure.at().filter(|at| at.value == gateway::StoreFailure::OpenIfUnseen) {
+        let message = "`open_if_unseen` does not go with `also`: of two keys the journal keeps none; write `closed`";
+        report.fault(&at.place, message);
+    }
+}
+
+/// What the route does by it. `policy` is the first key's.
+pub(super) fn guard(also: &Also, section: &Idempotency, policy: &Policy, report: &mut Report) -> Option<gateway::Also> {
+    stated_retention(also, report);
+    let retention = also.retention.either(|at| at.value.0, || policy.retention)?;
+    let doubt_retention = also.doubt_retention.either(|at| at.value.0, || policy.doubt_retention.max(retention))?;
+    if let Some(at) = also.doubt_retention.at().filter(|_| doubt_retention < retention) {
+        report.fault(
+            &at.place,
+            format!("{} is below `retention` ({}): raise it", span_text(doubt_retention), span_text(retention)),
+        );
+    }
+    let compare = compare(also.key.at()?, &also.fingerprint.value()?.compare, report)?;
+    let policy =
+        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
+    let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
+    let status =
+        also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;
+    Some(gateway::Also { policy, duplicate, duplicate_status: status })
+}
+
+/// As for the first key: nobody takes equal requests for one by default.
+fn stated_retention(also: &Also, report: &mut Report) {
+    let print = also.key.value().into_iter().flatten().filter_map(Field::at);
+    let print = print.into_iter().find(|at| matches!(at.value, KeySource::Fingerprint(_)));
+    if let (Some(print), Field::Absent) = (print, &also.retention) {
+        let message = "`fingerprint` takes equal requests within `retention` for one, so `also` must state `retention` \
+                       itself, such as `retention: 10m`";
+        report.fault(&print.place, message);
+    }
+}
+
+/// Two keys are reserved in one order everywhere: routes that use the same two the other way round would refuse each
+/// other.
+pub(super) fn in_one_order(routes: &[Option<gateway::Route>], written: &[Field<Route>], report: &mut Report) {
+    let mut seen: HashMap<(&str, &str), &str> = HashMap::new();
+    for (route, written) in routes.iter().zip(written) {
+        let Some((route, keys)) = route.as_ref().and_then(|route| Some((route, &route.guard.as_ref()?.keys))) else {
+            continue;
+        };
+        let Some(also) = &keys.also else { continue };
+        let (first, second) = (keys.namespace.as_str(), also.namespace.as_str());
+        if let (Some(other), Some(place)) = (seen.get(&(second, first)), place(written)) {
+            let message = format!(
+                "route `{other}` reserves in `{second}` first and then in `{first}`, this one the other way round: \
+                 make the same key the first one in both"
+            );
+            report.fault(place, message);
+        }
+        seen.entry((first, second)).or_insert(&route.name);
+    }
+}
+
+fn place(route: &Field<Route>) -> Option<&Place> {
+    let also: &At<Also> = route.value()?.idempotency.value()?.also.at()?;
+    Some(&also.place)
+}
