@@ -201,6 +201,7 @@ pub(crate) fn settings() -> Settings {
         scope: Scope::None,
         require_same: Vec::new(),
         probe: None,
+        also: None,
         fingerprint: FingerprintSettings {
             headers: vec![COUNTED],
             decode: Some(Decoding { codings, ratio: 100, size: 1 << 20 }),
