@@ -128,8 +128,18 @@ impl Frame {
     }
 
     fn update(&mut self, bytes: &[u8]) {
-        self.hash.update((bytes.len() as u64).to_be_bytes());
-        self.hash.update(bytes);
+        let length = (bytes.len() as u64).to_be_bytes();
+        // Most parts are short, and each update costs more than its bytes.
+        let mut whole = [0; 64];
+        let end = length.len() + bytes.len();
+        if let Some(whole) = whole.get_mut(..end) {
+            whole[..length.len()].copy_from_slice(&length);
+            whole[length.len()..].copy_from_slice(bytes);
+            self.hash.update(&*whole);
+        } else {
+            self.hash.update(length);
+            self.hash.update(bytes);
+        }
     }
 
     fn show(&mut self, hashed: impl FnOnce() -> Hashed) {

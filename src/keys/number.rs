@@ -10,6 +10,8 @@ pub(super) struct Number<'a> {
     negative: bool,
     whole: &'a [u8],
     fraction: &'a [u8],
+    /// How many of these digits there are up to the last one that is not zero; 0 when all are.
+    kept: usize,
     /// Of the last digit that is not zero, and zero when there is none: it does not depend on the spelling.
     exponent: i128,
 }
@@ -34,30 +36,21 @@ impl<'a> Number<'a> {
                 return None;
             }
         }
-        let (exponent, at) = read_exponent(text, at)?;
-        let mut number = Self { negative, whole, fraction, exponent: 0 };
-        if !number.is_zero() {
-            let moved = as_exponent(number.trailing_zeros()) - as_exponent(fraction.len());
-            number.exponent = exponent.saturating_add(moved);
-        }
-        (number.exponent.unsigned_abs() < FAR).then_some((number, at))
-    }
-
-    fn digits(&self) -> impl DoubleEndedIterator<Item = u8> {
-        self.whole.iter().chain(self.fraction).copied()
-    }
-
-    fn is_zero(&self) -> bool {
-        self.digits().all(|digit| digit == b'0')
-    }
-
-    fn trailing_zeros(&self) -> usize {
-        self.digits().rev().take_while(|digit| *digit == b'0').count()
+        let (stated, at) = read_exponent(text, at)?;
+        let (kept, exponent) = match significant(fraction) {
+            0 => {
+                let kept = significant(whole);
+                (kept, stated.saturating_add(as_exponent(whole.len() - kept)))
+            }
+            kept => (whole.len() + kept, stated.saturating_sub(as_exponent(kept))),
+        };
+        let exponent = if kept == 0 { 0 } else { exponent };
+        (exponent.unsigned_abs() < FAR).then_some((Self { negative, whole, fraction, kept, exponent }, at))
     }
 
     /// Appends the one spelling that all equal numbers share: digits without zeros at either end, and an exponent.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        if self.is_zero() {
+        if self.kept == 0 {
             // Minus zero is zero.
             out.push(b'0');
             return;
@@ -65,22 +58,32 @@ impl<'a> Number<'a> {
         if self.negative {
             out.push(b'-');
         }
-        let start = out.len();
-        let whole = if self.whole == b"0" { &[] } else { self.whole };
-        out.extend_from_slice(whole);
-        let leading =
-            if whole.is_empty() { self.fraction.iter().take_while(|digit| **digit == b'0').count() } else { 0 };
-        out.extend_from_slice(&self.fraction[leading..]);
-        let zeros = out[start..].iter().rev().take_while(|digit| **digit == b'0').count();
-        out.truncate(out.len() - zeros);
+        match self.kept.checked_sub(self.whole.len()) {
+            None => out.extend_from_slice(&self.whole[..self.kept]),
+            Some(kept) => {
+                let fraction = &self.fraction[..kept];
+                if self.whole == b"0" {
+                    let leading = fraction.iter().take_while(|digit| **digit == b'0').count();
+                    out.extend_from_slice(&fraction[leading..]);
+                } else {
+                    out.extend_from_slice(self.whole);
+                    out.extend_from_slice(fraction);
+                }
+            }
+        }
         match i8::try_from(self.exponent) {
             Ok(0) => {}
             // What amounts of money have, and the like.
-            Ok(exponent @ -9..0) => out.extend([b'e', b'-', b'0' + exponent.unsigned_abs()]),
+            Ok(exponent @ -9..0) => out.extend_from_slice(&[b'e', b'-', b'0' + exponent.unsigned_abs()]),
             // Writing to a vector cannot fail.
             _ => drop(write!(out, "e{}", self.exponent)),
         }
     }
+}
+
+/// How many digits there are up to the last one that is not zero.
+fn significant(digits: &[u8]) -> usize {
+    digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)
 }
 
 fn as_exponent(count: usize) -> i128 {
