@@ -31,7 +31,9 @@ pub fn differences(first: &Explanation, second: &Explanation) -> Differences {
     let operation = differ(&first.operation_parts, &second.operation_parts);
     let mut request = differ(&first.canonical_parts, &second.canonical_parts);
     let both = [first, second];
-    let is_json = both.iter().all(|one| one.body == BodyForm::Json);
+    // A fingerprint of the client's own has no body among its parts.
+    let has_body = |one: &Explanation| one.canonical_parts.iter().any(|part| part.label == BODY);
+    let is_json = both.iter().all(|one| one.body == BodyForm::Json && has_body(one));
     let mut spelling = differ(&first.raw_parts, &second.raw_parts);
     if is_json {
         let (values, spelled) = json(both);
@@ -41,6 +43,10 @@ pub fn differences(first: &Explanation, second: &Explanation) -> Differences {
             spelling.retain(|difference| difference.place != BODY);
             spelling.extend(spelled);
         }
+    }
+    if first.raw == second.raw {
+        // An exact repetition is one, whatever a client says that it is.
+        spelling.append(&mut request);
     }
     spelling.retain(|difference| !request.iter().any(|counted| is_told_by(counted, difference)));
     Differences { operation, request, spelling }

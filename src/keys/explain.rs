@@ -10,6 +10,9 @@ use super::token::Token;
 use super::{OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
 use crate::machine::{OperationId, Print, Probe, Time};
 
+/// What a fingerprint is that was made by the client and is taken on its word.
+const TAKEN: &str = "the client's own";
+
 /// The pieces of a request's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
@@ -125,9 +128,13 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         raw: fingerprint::raw(request, &settings.fingerprint),
         raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),
         canonical: derived.told_print().unwrap_or_else(|| print(&canonical.hash)),
-        canonical_parts: parts(fingerprint::CANONICAL, |frame| {
-            fingerprint::frame_canonical(frame, request, &settings.fingerprint, body.entity(), None);
-        }),
+        canonical_parts: match (derived.told_print(), &derived.shown) {
+            // Taken as it came: nothing is hashed.
+            (Some(_), Some(shown)) => vec![part(TAKEN, &shown.digest)],
+            _ => parts(fingerprint::CANONICAL, |frame| {
+                fingerprint::frame_canonical(frame, request, &settings.fingerprint, body.entity(), None);
+            }),
+        },
         settings: fingerprint::settings_word(&settings.fingerprint, derived.told_print().is_some()),
         credentials: scope::credentials(settings, &request.headers),
         client: derived.shown.as_ref().map(|shown| client_piece(shown, &body)),

@@ -137,6 +137,48 @@ fn another_operation_is_told_by_key_and_scope() {
     }
 }
 
+/// The same with another guard.
+fn compared_with(lines: &str, first: &str, second: &str) -> (Option<i32>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let guard = "      key: [{ header: Idempotency-Key }, { json: /no }]\n";
+    let text = FILE.replace(guard, &format!("      key: [{{ header: Idempotency-Key }}]\n{lines}"));
+    let text = text.replace("compare: true,", if lines.contains("also") { "" } else { "client: { mode: trust }," });
+    for (name, text) in [("c.yaml", text.as_str()), ("a.http", first), ("b.http", second)] {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+    command.current_dir(directory.path()).args(["explain", "--config", "c.yaml", "--diff", "a.http", "b.http"]);
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_second_key_makes_a_duplicate_under_a_fresh_first_one() {
+    let numbered = FIRST.replace("\"sent_at\"", "\"no\": 7, \"sent_at\"");
+    let fresh = numbered.replace("7f3a", "7f3b");
+    let also = "      also: { key: [{ json: /no }] }\n";
+    let (code, text) = compared_with(also, &numbered, &fresh);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(said(&text, "the second is")[0].starts_with("a duplicate by the second key (JSON pointer /no)"), "{text}");
+    let (code, text) = compared_with(also, &numbered, &fresh.replace("\"no\": 7", "\"no\": 8"));
+    assert!(code == Some(1) && said(&text, "the second is")[0].starts_with("a new operation"), "{text}");
+}
+
+#[test]
+fn a_fingerprint_that_is_taken_on_the_clients_word_is_all_that_counts() {
+    let with = |digit: &str| {
+        let fields = format!("X-Request-Fingerprint: {}\nX-Request-Timestamp: 1\nContent-Type", digit.repeat(64));
+        FIRST.replace("Content-Type", &fields)
+    };
+    let (code, text) = compared_with("", &with("a"), &with("a").replace("\"qty\": 2", "\"qty\": 3"));
+    assert_eq!((code, said(&text, "differs")), (Some(0), vec!["nothing".to_owned()]), "{text}");
+    let (code, text) = compared_with("", &with("a"), &with("b"));
+    assert_eq!((code, said(&text, "differs")), (Some(0), vec!["nothing".to_owned()]), "{text}");
+    let (code, text) = compared_with("", &with("a"), &with("b").replace("\"qty\": 2", "\"qty\": 3"));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(said(&text, "differs")[0].starts_with("the client's own: hex aaaa"), "{text}");
+}
+
 #[test]
 fn what_comes_to_no_guard_is_not_compared() {
     for second in [FIRST.replace("POST /orders", "POST /other"), FIRST.replace(": 42", ":")] {

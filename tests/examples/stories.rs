@@ -3,6 +3,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
 
 use crate::Example;
 use crate::client::{Answer, Call};
@@ -105,6 +106,53 @@ fn the_same_order_cannot_come_twice_within_its_window() {
     assert_eq!(example.send(&order("43", "tea")).status, 200);
     assert_eq!(example.send(&order("42", "coffee")).status, 200);
     assert_eq!(example.executed(), 3);
+}
+
+#[test]
+fn an_order_is_paid_once_however_many_keys_are_made() {
+    let example = Example::start("two-keys", "ORDERS_URL", &[]);
+    let pay = |key: &str, order: &str, amount: u32| {
+        let body = format!("{{\"order_no\":\"{order}\",\"amount\":{amount}}}");
+        Call::post("/payments").header("X-Customer-Id", "42").key(key).json(&body)
+    };
+    let clicks: Vec<Answer> = std::thread::scope(|scope| {
+        let example = &example;
+        let clicks: Vec<_> =
+            (0..8).map(|n| scope.spawn(move || example.send(&pay(&format!("k{n}"), "A-1", 5)))).collect();
+        clicks.into_iter().map(|click| click.join().unwrap()).collect()
+    });
+    assert!(clicks.iter().all(|answer| answer.text() == "answer 1"), "{clicks:?}");
+    assert!(example.send(&pay("k0", "A-1", 5)).is_replay());
+    assert_eq!(says(&example.send(&pay("other", "A-2", 5))).0, 200);
+    assert_eq!(says(&example.send(&pay("other", "A-3", 5))), code(422, "key-reused"));
+    assert_eq!(example.executed(), 2);
+}
+
+#[test]
+fn a_clients_own_fingerprint_names_the_request_and_its_retries() {
+    let example = Example::start("client-fingerprint", "ORDERS_URL", &[]);
+    let send = |told: &str, made: u64, body: &str| {
+        let call = Call::post("/orders").header("X-Customer-Id", "42").json(body);
+        let call = call.header("X-Request-Fingerprint", fingerprint(told, made));
+        example.send(&call.header("X-Request-Timestamp", made.to_string()))
+    };
+    let now = oncegate::clock::Clock::wall().0;
+    let order = "{\"qty\":2,\"sku\":\"tea\"}";
+    assert_eq!(send(order, now, order).status, 200);
+    assert!(send(order, now, "{ \"sku\": \"tea\", \"qty\": 2.0 }").is_replay());
+    let changed = send(order, now, "{\"qty\":3,\"sku\":\"tea\"}");
+    assert_eq!(says(&changed), code(400, "fingerprint-invalid"));
+    assert!(!send(order, now + 1, order).is_replay(), "made at another time, it is another order");
+    assert_eq!(says(&send(order, now - 120_000, order)), code(400, "timestamp-invalid"));
+    assert_eq!(example.executed(), 2);
+}
+
+/// By the definition, for `POST /orders` with canonical JSON.
+fn fingerprint(json: &str, made: u64) -> String {
+    let made = made.to_string();
+    let parts = ["oncegate-client-1", "POST", "/orders", "", "application/json", "", "json", json, &made];
+    let text = parts.iter().fold(String::new(), |all, part| all + &format!("{}:{part},", part.len()));
+    Sha256::digest(text).iter().fold(String::new(), |all, byte| all + &format!("{byte:02x}"))
 }
 
 #[test]

@@ -63,6 +63,15 @@ fn verdict(one: &Named<'_>, other: &Named<'_>, found: &Differences) -> (String, 
     if first.operation.is_none() || second.operation.is_none() {
         return ("not compared: without a key a request passes".to_owned(), false);
     }
+    let shared = first.also.as_ref().zip(second.also.as_ref()).filter(|(one, other)| one.operation == other.operation);
+    if first.operation != second.operation
+        && let (Some((one, _)), Some(also)) = (shared, &other.guard.also)
+    {
+        let keys: Vec<_> = one.key.iter().map(|piece| piece.from.as_str()).collect();
+        let is_equal = first.raw == second.raw || first.canonical == second.canonical || !also.policy.compare;
+        let verdict = if is_equal { "a duplicate" } else { "refused with 422" };
+        return (format!("{verdict} by the second key ({}), under a first key of its own", keys.join(", ")), is_equal);
+    }
     if first.operation != second.operation {
         return (format!("a new operation, by its {}", places(&found.operation)), false);
     }
@@ -78,7 +87,7 @@ fn verdict(one: &Named<'_>, other: &Named<'_>, found: &Differences) -> (String, 
         return ("a duplicate, but with other credentials: it gets 409 without the first answer".to_owned(), false);
     }
     let verdict = match (first.raw == second.raw, is_equal) {
-        (true, _) => "the same request again, byte for byte",
+        (true, _) => "the same request again, byte for byte in all that counts",
         (false, true) => "a retry: the same request in another spelling",
         (false, false) => "a duplicate: on this route the key alone counts, not what else differs",
     };

@@ -15,7 +15,7 @@ pub(super) fn show_guard(page: &mut Page, guard: &Guard) {
     sources(page, &guard.keys.sources);
     page.put("namespace", quoted(&guard.keys.namespace));
     if let (Some(keys), Some(also)) = (&guard.keys.also, &guard.also) {
-        page.section("also", |page| show_also(page, keys, also));
+        page.section("also", |page| show_also(page, &guard.keys.namespace, keys, also));
     }
     if let Some(skew) = guard.policy.clock_skew {
         page.section("key_age", |page| {
@@ -81,9 +81,12 @@ fn sources(page: &mut Page, sources: &[Source]) {
     });
 }
 
-fn show_also(page: &mut Page, keys: &keys::Also, also: &gateway::Also) {
+fn show_also(page: &mut Page, namespace: &str, keys: &keys::Also, also: &gateway::Also) {
     sources(page, &keys.sources);
-    page.put("namespace", quoted(&keys.namespace));
+    // The default is no name that a file may state.
+    if keys.namespace != format!("{namespace}/also") {
+        page.put("namespace", quoted(&keys.namespace));
+    }
     page.put("missing", missing(keys.missing));
     if let Some(own) = &keys.scope {
         page.put("scope", scope(own));
