@@ -66,7 +66,8 @@ function refusal({ response, problem }, known, after) {
     return { step: 'hand', final: true, doubt: false };
   }
   if (advice === 'same-key') return { step: 'again', final: false, doubt, after };
-  if (code === 'timestamp-invalid' && known.signed) return { step: 'retime', final: false, doubt };
+  // Under another time it may be another operation: not where the first one's outcome is unknown.
+  if (code === 'timestamp-invalid' && known.signed && !known.unsure) return { step: 'retime', final: false, doubt };
   if (mayRenew(code, advice, known)) return { step: 'renew', final: false, doubt };
   // A key that somebody else's request has, or that is too old, settles nothing: what to do, a person may know.
   const settled = advice !== 'new-key' || OF_TOKENS.includes(code);

@@ -45,6 +45,14 @@ test('a clock that is off is set by what the gateway says, once', async () => {
   assert.equal(Number(print(body.fetch.calls[1])[0]), body.around.time - day);
 });
 
+test('a call whose first answer was lost goes out under no other time: it may be another operation', async () => {
+  const late = (around) => problem(400, 'timestamp-invalid', 'stop', { server_time: around.time + 60_000 });
+  const call = guardedBy([lost(), () => late(call.around), created()], { fingerprint: true });
+  assert.equal((await call.guarded(URL_ORDERS, ORDER)).status, 400);
+  assert.equal(call.fetch.calls.length, 2);
+  assert.deepEqual(print(call.fetch.calls[1]), print(call.fetch.calls[0]));
+});
+
 test('a clock keeps what agrees with the server, and learns in the middle of what does not', () => {
   let wall = 1000;
   const clock = new Clock(() => wall);
