@@ -118,9 +118,12 @@ impl Group {
         let linked = |(number, server): (usize, &RedisServer)| {
             primaries.contains(&number) || server.info("master_link_status") == "up"
         };
-        let expected = if let Kind::Cluster(_) = self.kind { 3 } else { 1 };
-        let whole = primaries.len() == expected && primaries.iter().all(followed);
+        let whole = primaries.len() == self.wanted_primaries() && primaries.iter().all(followed);
         whole && servers.iter().enumerate().all(linked) && self.is_agreed_on(&primaries)
+    }
+
+    fn wanted_primaries(&self) -> usize {
+        if let Kind::Cluster(_) = self.kind { 3 } else { 1 }
     }
 
     fn is_agreed_on(&self, primaries: &[usize]) -> bool {
@@ -139,9 +142,11 @@ impl Group {
         }
     }
 
-    /// Starts a node again after it was killed: empty, and for others still behind its proxy.
+    /// Starts a node again after it was killed: empty, and for others still behind its proxy. Not before somebody has
+    /// taken a primary's place, however long that takes: empty, it would be taken for the primary that it was.
     pub(crate) fn restart(&mut self, number: usize) {
         let setting = if let Kind::Cluster(_) = self.kind { "cluster-announce-port" } else { "replica-announce-port" };
+        until("somebody has taken its place", || self.primaries().len() == self.wanted_primaries());
         self.nodes()[number].restart();
         announce(&self.servers()[number], setting, &self.proxies[number]);
     }

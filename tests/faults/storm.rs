@@ -166,7 +166,7 @@ impl<'a> Storm<'a> {
     /// In milliseconds.
     fn lasts(&mut self, part: Part, blow: Blow) -> u64 {
         if matches!((part, blow), (Part::Store(_), Blow::Kill)) && self.scene.store.group().is_some() {
-            // One that came back empty before it is missed would be taken for the primary that it was.
+            // Long enough to be missed.
             return self.dice.between(3_500, 6_000);
         }
         let fragile = self.scene.store.group().is_some_and(|group| group.is_fragile());
