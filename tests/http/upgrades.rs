@@ -195,7 +195,8 @@ fn saw_no_upgrade(request: &Recorded) -> bool {
 #[test]
 fn guarded_requests_and_bodies_take_no_upgrade() {
     let upstream = ScriptedUpstream::start(|_| Reply::whole(200, &[], "ok"));
-    let text = crate::yaml(&upstream, "", "").replace("methods: [POST], path: /orders", "path: /orders");
+    let text =
+        crate::yaml(&upstream, "safe_methods: guard", "").replace("methods: [POST], path: /orders", "path: /orders");
     let gateway = Gateway::start(&text);
     for upgrade in ["websocket", "foo/2", "h2c, foo", "TLS/1.0, HTTP/1.1"] {
         let upgrade = format!("Connection: Upgrade\r\nUpgrade: {upgrade}\r\n");
@@ -214,7 +215,8 @@ fn guarded_requests_and_bodies_take_no_upgrade() {
 
 #[test]
 fn a_shadow_refuses_no_websocket() {
-    let text = crate::yaml_to(echo(), "mode: shadow", "").replace("methods: [POST], path: /orders", "path: /socket");
+    let text = crate::yaml_to(echo(), "mode: shadow\nsafe_methods: guard", "")
+        .replace("methods: [POST], path: /orders", "path: /socket");
     let gateway = Gateway::start(&text);
     let mut client = upgraded(&gateway);
     client.write_all(b"ping").unwrap();
