@@ -14,6 +14,7 @@ mod redis;
 mod upstream;
 
 mod across;
+mod also;
 mod amnesia;
 mod crowd;
 mod eviction;
