@@ -135,7 +135,7 @@ section! {
         /// What belongs to a request's identity.
         fingerprint: Fingerprint = Default("{}"),
     }
-    later { "decode", "claims" }
+    later { "claims" }
 }
 
 section! {

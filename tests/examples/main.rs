@@ -1,4 +1,5 @@
-//! Every example configuration, run by the real binary and played through: first, again, changed, at the same time.
+//! The example configurations, run by the real binary and played through: first, again, changed, at the same time. The one
+//! under sentinels is only loaded.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 #[path = "../support/client.rs"]

@@ -20,7 +20,8 @@ const NEXT: &[u8] = b"###";
 
 /// Reads the one request of a file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Message> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let unread = || format!("{}: cannot be read; name a file with one HTTP request", path.display());
+    let bytes = std::fs::read(path).with_context(unread)?;
     parse(&bytes).with_context(|| path.display().to_string())
 }
 
