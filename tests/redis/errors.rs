@@ -134,16 +134,18 @@ fn loading() {
             redis.run::<()>(&["EVAL", filler, "0"]);
             redis.run::<()>(&["CONFIG", "SET", "rdbcompression", "no"]);
             redis.run::<()>(&["SAVE"]);
-            // 20 ms for each key, and other clients have their turn in between.
-            redis.restart_unready(&["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"]);
+            // 20 ms for each key, and other clients have their turn in between. Users are not in the snapshot.
+            let slowly = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
+            let user = ["--user", "og", "on", "nopass", "~*", "+@all"];
+            redis.restart_unready(&[&slowly[..], &user].concat());
             until("the server is loading", || {
                 redis.try_run::<()>(&["GET", "x"]).is_err_and(|error| error.code() == Some("LOADING"))
             });
             Box::new(|redis| {
+                let told = given(redis, "LOADING");
+                until("the gateway is told", || given(redis, "LOADING") > told);
                 redis.run::<()>(&["CONFIG", "SET", "key-load-delay", "0"]);
                 until("it has loaded", || redis.try_run::<()>(&["GET", "x"]).is_ok());
-                // Users are not in the snapshot.
-                redis.run::<()>(&["ACL", "SETUSER", "og", "on", "nopass", "~*", "+@all"]);
             })
         },
     });
