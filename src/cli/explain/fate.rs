@@ -35,6 +35,8 @@ pub(super) enum End<'a> {
     Refused(Problem),
     /// It is forwarded; why nothing guards it.
     Unguarded(&'static str),
+    /// The gateway itself answers, by this setting.
+    Own(&'static str),
     Guarded(Box<Named<'a>>),
 }
 
@@ -48,6 +50,9 @@ pub(super) struct Named<'a> {
 
 impl<'a> Fate<'a> {
     pub(super) fn of(settings: &'a Settings, asked: &Asked) -> Self {
+        if let Some(setting) = settings.gateway.own_path(asked.head.uri.path()) {
+            return Self { route: None, single_use: None, end: End::Own(setting) };
+        }
         let Way { target, found: Found { index, preflight }, parameters, fields } = match find(settings, asked) {
             Ok(found) => found,
             Err(problem) => return Self { route: None, single_use: None, end: End::Refused(problem) },
