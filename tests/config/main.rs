@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod also;
 mod callers;
 mod client_print;
 mod command_line;
