@@ -359,7 +359,7 @@ impl Gateway {
     }
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
-    fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
+    fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> Request<Outgoing> {
         let hop = Hop {
             peer: routed.client.peer,
             trusted: routed.trusted,
@@ -369,7 +369,7 @@ impl Gateway {
         };
         let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
         let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        let mut fields = headers::outbound(&head.headers, &hop, manner);
+        let mut fields = headers::outbound(std::mem::take(&mut head.headers), &hop, manner);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         let authority = routed.target.authority.as_str();
         if fields.get(HOST).is_none_or(|host| host != authority)
@@ -377,8 +377,8 @@ impl Gateway {
         {
             fields.insert(HOST, host);
         }
+        head.headers = fields;
         let mut request = Request::from_parts(head, body);
-        *request.headers_mut() = fields;
         let client = Arc::clone(routed.client);
         on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
         request
