@@ -256,11 +256,7 @@ impl Gateway {
                 (response, verdict)
             }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => {
-                let clock = &self.arbiter.shared().clock;
-                let problem = if clock.is_calibrated() { problem.at(clock.now()) } else { problem };
-                (self.refusal(&problem, tally.operation(), page), problem.verdict())
-            }
+            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
         let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
         if unread && client.exchange.leaves_body() {
@@ -344,7 +340,9 @@ impl Gateway {
         operation: Option<OperationId>,
         page: Option<(&Cors, Option<&HeaderValue>)>,
     ) -> Response<Body> {
-        let mut response = problem.response(&self.shared.settings.problem_types);
+        let clock = &self.arbiter.shared().clock;
+        let now = clock.is_calibrated().then(|| clock.now());
+        let mut response = problem.response(&self.shared.settings.problem_types, now);
         if let Some(operation) = operation {
             marks::set_operation(response.headers_mut(), &operation);
         }
