@@ -321,14 +321,11 @@ fn refuse_missing(settings: &Settings, found: &Found<'_>, view: &View<'_>) -> Re
 fn missing(what: &str, sources: &[Source], view: &View<'_>) -> Refusal {
     let listed =
         |sources: &mut dyn Iterator<Item = &Source>| sources.map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let mut detail = format!("The request has no {what}; it is looked for in: {}.", listed(&mut sources.iter()));
-    let absent = source::absent_parts(sources, view);
-    if !absent.is_empty() {
-        detail += &format!(" Not there, null or blank: {}.", listed(&mut absent.into_iter()));
-    }
-    if let Some(why) = source::unfit(sources, view) {
-        detail += &format!(" {why}");
-    }
+    let absent = listed(&mut source::absent_parts(sources, view).into_iter());
+    let places = listed(&mut sources.iter());
+    let absent = if absent.is_empty() { absent } else { format!(" Not there, null or blank: {absent}.") };
+    let unfit = source::unfit(sources, view).map(|why| format!(" {why}")).unwrap_or_default();
+    let detail = format!("The request has no {what}; it is looked for in: {places}.{absent}{unfit}");
     Refusal::KeyMissing(detail)
 }
 
