@@ -332,6 +332,7 @@ fn policy(retry: bool) -> Policy {
         window: Window::Fixed,
         in_doubt: if retry { InDoubt::Retry } else { InDoubt::Hold },
         compare: true,
+        replays: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, std::collections::BTreeMap::new()),
     }
 }
