@@ -104,9 +104,16 @@ pub(super) fn guard(also: &Also, section: &Idempotency, policy: &Policy, report:
         );
     }
     let compare = compare(also.key.at()?, &also.fingerprint.value()?.compare, report)?;
-    let policy =
-        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
     let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
+    let policy = Policy {
+        retention,
+        doubt_retention,
+        compare,
+        replays: duplicate == gateway::OnDuplicate::Replay,
+        clock_skew: None,
+        window: Window::Fixed,
+        ..policy.clone()
+    };
     let status =
         also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;
     Some(gateway::Also { policy, duplicate, duplicate_status: status })

@@ -375,6 +375,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         window: Window::Fixed,
         in_doubt,
         compare: true,
+        replays: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, std::collections::BTreeMap::new()),
     }
 }
