@@ -40,7 +40,7 @@ fn with(lines: &[&str], (at, length): (usize, usize)) -> String {
         line.replace_range(depth..(depth + 2).min(line.len()), "");
     }
     let is_own = |line: &&str| indent(line) == depth && line.trim_start().starts_with(&format!("{name}:"));
-    if let Some(live) = lines[..at].iter().rposition(|line| is_own(&line)) {
+    if let Some(live) = lines[..at].iter().rposition(is_own) {
         let inside = lines[live + 1..at].iter().take_while(|line| line.is_empty() || indent(line) > depth).count();
         text[live..=live + inside].iter_mut().for_each(String::clear);
     }
