@@ -14,6 +14,8 @@ mod outage;
 mod outcomes;
 #[path = "arbiter/pair.rs"]
 mod pair;
+#[path = "arbiter/pair_claims.rs"]
+mod pair_claims;
 #[path = "arbiter/permits.rs"]
 mod permits;
 #[path = "arbiter/ward.rs"]

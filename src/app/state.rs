@@ -1,6 +1,6 @@
 //! What the configuration says, ready for use, and the one place where it is exchanged while the gateway runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,16 +112,22 @@ impl State {
     /// What sweeps look after. A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise
     /// alarms.
     pub(super) fn watched(&self) -> HashMap<NamespaceTag, Watched> {
-        let enforced = self.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
-        by_namespace(kept(enforced).map(|Kept { namespace, terms, second, .. }| {
+        let enforced = || self.gateway.guards().filter(|(_, guard, _)| guard.mode == Mode::Enforce);
+        let mut watched = by_namespace(kept(enforced()).map(|Kept { namespace, terms, .. }| {
             let watched = Watched {
                 route: Arc::clone(&terms.route),
                 policy: Arc::clone(&terms.policy),
                 probed: terms.schedule.is_some().then(|| terms.clone()),
-                second,
+                second_to: HashSet::new(),
             };
             (namespace, watched)
-        }))
+        }));
+        for Kept { namespace, second_to, .. } in kept(enforced()) {
+            if let Some(watched) = watched.get_mut(&namespace) {
+                watched.second_to.extend(second_to);
+            }
+        }
+        watched
     }
 }
 
@@ -149,12 +155,12 @@ fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
 }
 
 fn namespaces(gateway: &gateway::Shared) -> HashMap<NamespaceTag, Namespace> {
-    let mut named = by_namespace(kept(gateway.guards()).map(|Kept { route, guard, namespace, terms, second }| {
+    let mut named = by_namespace(kept(gateway.guards()).map(|Kept { route, guard, namespace, terms, second_to }| {
         let named = Namespace {
             route: route.to_owned(),
             others: Vec::new(),
             terms,
-            second,
+            second: second_to.is_some(),
             shadow: guard.mode == Mode::Shadow,
             response_body_limit: guard.response_body_limit,
             allow_headers: guard.allow_headers.clone(),
@@ -177,7 +183,8 @@ struct Kept<'a> {
     guard: &'a gateway::Guard,
     namespace: NamespaceTag,
     terms: Terms,
-    second: bool,
+    /// Where it is of second keys: the namespace of the first ones.
+    second_to: Option<NamespaceTag>,
 }
 
 /// All of them: those of the routes' own keys, then those of their second ones.
@@ -185,10 +192,10 @@ fn kept<'a>(guards: impl Iterator<Item = (&'a str, &'a gateway::Guard, &'a Terms
     let (mut first, mut also) = (Vec::new(), Vec::new());
     for (route, guard, terms) in guards {
         let namespace = namespace_tag(&guard.keys.namespace);
-        first.push(Kept { route, guard, namespace, terms: terms.clone(), second: false });
+        first.push(Kept { route, guard, namespace, terms: terms.clone(), second_to: None });
         if let Some(second) = &guard.keys.also {
-            let namespace = namespace_tag(&second.namespace);
-            also.push(Kept { route, guard, namespace, terms: terms.of_second(), second: true });
+            let (namespace, second_to) = (namespace_tag(&second.namespace), Some(namespace));
+            also.push(Kept { route, guard, namespace, terms: terms.of_second(), second_to });
         }
     }
     first.into_iter().chain(also)

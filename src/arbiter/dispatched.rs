@@ -55,6 +55,7 @@ struct Entry {
     expires: Time,
     running: bool,
     beside: Option<Box<OperationId>>,
+    good_until: Option<Time>,
 }
 
 /// What is known of an operation.
@@ -267,6 +268,7 @@ impl Entry {
             expires: record.expires,
             running: matches!(record.state, State::InFlight { .. }),
             beside: record.beside.clone(),
+            good_until: record.good_until,
         }
     }
 
@@ -282,7 +284,7 @@ impl Entry {
             expires: self.expires,
             probe: None,
             beside: self.beside.clone(),
-            good_until: None,
+            good_until: self.good_until,
         }
     }
 }
@@ -312,7 +314,7 @@ mod tests {
             expires: Time(expires),
             probe: None,
             beside: Some(Box::new(OperationId([6; 32]))),
-            good_until: None,
+            good_until: Some(Time(50_000)),
         }
     }
 

@@ -23,8 +23,8 @@ pub enum Resolved {
 pub(super) enum Beside {
     /// It is over; this is what the store holds now.
     Over(Option<Record>),
-    /// That one is in doubt too.
-    InDoubt,
+    /// That one, in this namespace, has no outcome either: its attempt runs, or is in doubt.
+    Open(NamespaceTag),
     /// Nothing.
     Nothing,
 }
@@ -132,8 +132,8 @@ impl Arbiter {
             return Ok(Beside::Nothing);
         };
         let Some(ending) = ended_beside((id, doubt), (other, &partner)) else {
-            let both = matches!(partner.state, State::InDoubt { .. }) && are_a_pair((id, doubt), (other, &partner));
-            return Ok(if both { Beside::InDoubt } else { Beside::Nothing });
+            let open = are_a_pair((id, doubt), (other, &partner));
+            return Ok(if open { Beside::Open(partner.namespace) } else { Beside::Nothing });
         };
         match settle_once(self, id, doubt, Some(doubt), &ending, policy).await? {
             Step::Lost(newer) => Ok(Beside::Over(newer)),

@@ -1,6 +1,6 @@
 //! The bounded look through the store that makes crash doubts visible without a duplicate.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ pub struct Watched {
     pub policy: Arc<Policy>,
     /// Under which terms the upstream is asked about its doubts; none: it is not.
     pub probed: Option<Terms>,
-    /// Whether it holds the second of a route's two keys: a doubt is then counted by its first.
-    pub second: bool,
+    /// Where it holds second keys: the namespaces of the first ones. Two operations that one attempt holds are one
+    /// trouble, and that is counted by its first, as soon as that one is in doubt.
+    pub second_to: HashSet<NamespaceTag>,
 }
 
 /// A pass through the store, a page a step. Leases that ended lapse; doubts are counted, by namespace, for the metrics.
@@ -99,7 +100,9 @@ impl Sweep {
     }
 
     async fn look_at(&mut self, arbiter: &Arbiter, id: &OperationId, record: Record) -> Result<(), StoreError> {
-        let Some(Watched { policy, probed, second, .. }) = self.watched.get(&record.namespace) else { return Ok(()) };
+        let Some(Watched { policy, probed, second_to, .. }) = self.watched.get(&record.namespace) else {
+            return Ok(());
+        };
         let (doubt_retention, now) = (policy.doubt_retention, arbiter.shared().clock.now());
         let (record, from) = match lapse(&record, doubt_retention, now) {
             None => (record, (!self.first).then_some(now)),
@@ -117,8 +120,8 @@ impl Sweep {
         };
         match arbiter.look_beside(id, &record, policy).await {
             Beside::Over(_) => return Ok(()),
-            Beside::InDoubt if *second => return Ok(()),
-            Beside::InDoubt | Beside::Nothing => {}
+            Beside::Open(first) if second_to.contains(&first) => return Ok(()),
+            Beside::Open(_) | Beside::Nothing => {}
         }
         if let State::InDoubt { since, .. } = record.state {
             let found = self.doubts.entry(record.namespace).or_insert(Found { count: 0, expiring: 0, oldest: since });

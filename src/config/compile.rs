@@ -191,11 +191,13 @@ fn foreign_fields(section: &Store, kind: StoreKind, report: &mut Report) {
 /// A record lives longest when its attempt ends in doubt at the last moment, and a late answer ends the doubt then. An
 /// upstream that is trusted may have its outcome remembered for as long as a doubt.
 fn filter(section: &Filter, routes: &[gateway::Route]) -> Option<store::filter::Settings> {
-    let lives = routes.iter().filter_map(|route| route.guard.as_ref()).map(|guard| {
-        let policy = &guard.policy;
+    let guards = routes.iter().filter_map(|route| route.guard.as_ref());
+    let lives = guards.flat_map(|guard| {
         let trusted = guard.outcome_headers == gateway::OutcomeHeaders::Trust;
-        let retention = if trusted { policy.doubt_retention } else { policy.retention };
-        policy.attempt_timeout + policy.doubt_retention + retention + policy.slack()
+        std::iter::once(&guard.policy).chain(guard.also.as_ref().map(|also| &also.policy)).map(move |policy| {
+            let retention = if trusted { policy.doubt_retention } else { policy.retention };
+            policy.attempt_timeout + policy.doubt_retention + retention + policy.slack()
+        })
     });
     Some(store::filter::Settings {
         capacity: section.capacity.value()?.0,

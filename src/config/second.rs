@@ -10,6 +10,7 @@ use super::key_source::KeySource;
 use super::policy::compare;
 use super::reader::{At, Field};
 use super::route::{Idempotency, Route};
+use super::scope::Scope;
 use super::values::span_text;
 use super::{key_source, scope};
 use crate::machine::{Policy, Window};
@@ -24,41 +25,58 @@ pub(super) fn keys(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Option<keys::Also> {
-    let own = key_source::compile(also.key.at()?, around.issuing, report);
-    for at in also.key.value().into_iter().flatten().filter_map(Field::at) {
-        if matches!(at.value, KeySource::Token(_)) {
-            report.fault(&at.place, "`token` is a first key only: put it under the route's `key`");
-        }
-    }
-    let scope = match &also.scope {
-        Field::Absent => Some(None),
-        Field::Broken => None,
-        Field::Given(at) => {
-            let own = scope::compile(at, around, report);
-            own.filter(|own| is_plain(own, &at.place, report)).map(Some)
-        }
-    };
-    let own = own?;
-    if own == sources {
-        report.fault(&also.key.at()?.place, "is the first key again: name another source, or remove `also`");
-    }
-    let second = also.namespace.either(|at| at.value.0.clone(), || format!("{namespace}/also"))?;
+    combined(section, report);
     if let Some(at) = also.namespace.at().filter(|at| at.value.0 == namespace) {
         report.fault(&at.place, "is the first key's namespace: give the second key one of its own");
     }
-    combined(section, report);
-    Some(keys::Also { namespace: second, sources: own, missing: *also.missing.value()?, scope: scope? })
+    let own = also.key.at().and_then(|list| own_sources(list, sources, around, report));
+    let scope = match &also.scope {
+        Field::Absent => Some(None),
+        Field::Given(at) if is_plain(at, report) => scope::compile(at, around, report).map(Some),
+        Field::Given(_) | Field::Broken => None,
+    };
+    let second = also.namespace.either(|at| at.value.0.clone(), || format!("{namespace}/also"))?;
+    Some(keys::Also { namespace: second, sources: own?, missing: *also.missing.value()?, scope: scope? })
+}
+
+fn own_sources(
+    list: &At<Vec<Field<KeySource>>>,
+    first: &[keys::Source],
+    around: &Around<'_>,
+    report: &mut Report,
+) -> Option<Vec<keys::Source>> {
+    let given = || list.value.iter().filter_map(Field::at);
+    let tokens: Vec<_> = given().filter(|at| matches!(at.value, KeySource::Token(_))).collect();
+    for at in &tokens {
+        report.fault(&at.place, "`token` is a first key only: put it under the route's `key`");
+    }
+    if !tokens.is_empty() {
+        return None;
+    }
+    let own = key_source::compile(list, around.issuing, report)?;
+    if own == first {
+        report.fault(&list.place, "is the first key again: name another source, or remove `also`");
+    }
+    Some(own)
 }
 
 /// What is found out of a caller before keys are looked at is what the first key's scope asks for.
-fn is_plain(scope: &keys::Scope, place: &Place, report: &mut Report) -> bool {
-    let plain = scope.carrier().is_none() && scope.path_parameters().next().is_none();
-    if !plain {
-        let message = "reads a token or the path, which only the route's own `scope` does: leave it out, or use a header, a \
-                       cookie, a certificate or `none`";
-        report.fault(place, message);
+fn is_plain(at: &At<Scope>, report: &mut Report) -> bool {
+    match &at.value {
+        Scope::JwtClaim(_) | Scope::PathParameter(_) => {
+            let message = "reads a token or the path, which only the route's own `scope` does: leave it out, or use a \
+                           header, a cookie, a certificate or `none`";
+            report.fault(&at.place, message);
+            false
+        }
+        Scope::All(parts) => parts.iter().filter_map(Field::at).filter(|part| !is_plain(part, report)).count() == 0,
+        Scope::TrustedHeader(_)
+        | Scope::Header(_)
+        | Scope::Cookie(_)
+        | Scope::Authorization(_)
+        | Scope::ClientCertificate(_)
+        | Scope::Nobody => true,
     }
-    plain
 }
 
 /// What does not go with a second key.
@@ -86,9 +104,16 @@ pub(super) fn guard(also: &Also, section: &Idempotency, policy: &Policy, report:
         );
     }
     let compare = compare(also.key.at()?, &also.fingerprint.value()?.compare, report)?;
-    let policy =
-        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
     let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
+    let policy = Policy {
+        retention,
+        doubt_retention,
+        compare,
+        replays: duplicate == gateway::OnDuplicate::Replay,
+        clock_skew: None,
+        window: Window::Fixed,
+        ..policy.clone()
+    };
     let status =
         also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;
     Some(gateway::Also { policy, duplicate, duplicate_status: status })

@@ -126,6 +126,23 @@ async fn a_lost_doubt_is_what_the_route_makes_of_doubts() {
     assert_eq!(ward.metric(AMNESIA), 1.0);
 }
 
+/// A key that is good until then may not be forgotten before: also when its record was lost in between.
+#[tokio::test]
+async fn what_is_written_again_is_remembered_as_long_as_its_key_is_good() {
+    let ward = Ward::new(1, InDoubt::Hold, 0);
+    let good_until = ward.clock.now().plus(RETENTION * 20);
+    let token = || arrival(1, 0).remembered_until(good_until);
+    let Admitted::Proceed(permit) = ward.arbiter().admit(&token(), &ward.terms).await.unwrap() else { panic!("free") };
+    assert!(permit.settle(Ending::Unknown(Cause::Broken)).await.is_ok());
+    ward.store.lose(&id(1)).await;
+    let told = ward.arbiter().admit(&token(), &ward.terms).await.unwrap();
+    assert!(matches!(told, Admitted::Duplicate(Duplicate::InDoubt { .. })) && is_forgotten(&ward).await);
+    let (id, found, executed) = (id(1), stored(&ward).await, answered(&ward.terms, 201, 9));
+    assert_eq!(found.good_until, Some(good_until));
+    let resolved = ward.arbiter().resolve(&id, &found, &executed, &ward.terms).await.unwrap();
+    assert_eq!(resolved, Resolved::Done(Settled::Kept(good_until)));
+}
+
 #[tokio::test]
 async fn what_ended_here_is_free() {
     let ward = Ward::new(2, InDoubt::Hold, CACHE);

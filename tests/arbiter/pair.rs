@@ -6,9 +6,10 @@ use std::time::Duration;
 use oncegate::arbiter::{Admitted, Arbiter, Permit, Renewal, Resolved, Sweep, Watched};
 use oncegate::machine::{
     Also, Arrival, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Policy, Print, Record, Settled, State,
+    renew,
 };
 
-use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id, namespaces};
+use crate::ward::{CACHE, LEASE, NAMESPACE, RETENTION, Ward, answered, arrival, id, namespaces};
 use crate::watched::Fault;
 
 /// The namespace of order numbers.
@@ -36,7 +37,10 @@ pub(crate) fn ward(gateways: usize, in_doubt: InDoubt) -> Ward {
 pub(crate) fn sweep(ward: &Ward) -> Sweep {
     let mut watched = namespaces(ward);
     let second = ward.terms.of_second();
-    watched.insert(ORDERS, Watched { route: second.route, policy: second.policy, probed: None, second: true });
+    watched.insert(
+        ORDERS,
+        Watched { route: second.route, policy: second.policy, probed: None, second_to: [NAMESPACE].into() },
+    );
     Sweep::new(watched)
 }
 
@@ -171,11 +175,12 @@ async fn a_doubt_is_tried_again_by_its_own_pair_only() {
 /// The first key's doubt is gone, the order's is not: what is not sent then frees neither.
 #[tokio::test]
 async fn what_was_not_sent_frees_both_or_neither() {
-    let ward = ward(1, InDoubt::Retry);
+    let ward = ward(2, InDoubt::Retry);
     assert!(acts(&ward, 1, 1).await.settle(Ending::Unknown(Cause::Broken)).await.is_ok());
     ward.store.lose(&id(1)).await;
-    ward.arbiter().shared().dispatched.limit(0);
-    let fresh = crate::pair::acts(&ward, 1, 1).await;
+    // The other gateway does not know that there was one.
+    let Admitted::Proceed(fresh) = ask(&ward, &ward.gateways[1], 1, 1).await else { panic!("it may be tried again") };
+    assert_eq!((fresh.number(), stored(&ward, order(1)).await.number), (1, 2));
     assert_eq!(fresh.settle(Ending::NotSent).await.ok(), Some(Settled::Doubted));
     assert_eq!(states(&ward, 1, 1).await, ("in doubt", "in doubt"));
 }
@@ -274,6 +279,37 @@ async fn the_sweep_counts_a_pair_once_and_finds_what_died_between_the_claims() {
     assert!(acts(&ward, 4, 3).await.settle(answered(&ward.terms, 201, 9)).await.is_ok());
     ward.clock.advance(RETENTION / 2);
     assert!(matches!(ask(&ward, ward.arbiter(), 3, 3).await, Admitted::Duplicate(Duplicate::InDoubt { .. })));
+}
+
+/// A lost pair is found by a sweep: whichever half it meets first, and whether both leases have ended by then.
+#[tokio::test]
+async fn the_sweep_counts_a_lost_pair_once_whichever_half_it_meets_first() {
+    // The store lists by the digest: of the first pair the key comes first, of the other one the order.
+    for key in [1, 200] {
+        for half in [None, Some(id(key)), Some(order(1))] {
+            let ward = ward(1, InDoubt::Hold);
+            let permit = acts(&ward, key, 1).await;
+            ward.clock.advance(LEASE / 2);
+            if let Some(half) = half {
+                // One of two renewals came through before the gateway died.
+                let held = stored(&ward, half).await;
+                let renewed = renew(&held, &ward.terms.policy, ward.clock.now()).unwrap();
+                ward.store.overwrite(&half, &renewed).await;
+            }
+            std::mem::forget(permit);
+            let mut sweep = sweep(&ward);
+            let mut counts = Vec::new();
+            for _ in 0..3 {
+                ward.clock.advance(LEASE / 2);
+                assert!(sweep.step(ward.arbiter()).await.unwrap());
+                counts.push(ward.metric("oncegate_doubts{route=\"orders\"}"));
+            }
+            // By the first key, from the end of its own lease on.
+            let expected = if half == Some(id(key)) { [0.0, 1.0, 1.0] } else { [1.0, 1.0, 1.0] };
+            assert_eq!(counts, expected, "{key} {half:?}");
+            assert_eq!(states(&ward, key, 1).await, ("in doubt", "in doubt"));
+        }
+    }
 }
 
 #[tokio::test]

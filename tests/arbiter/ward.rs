@@ -1,6 +1,6 @@
 //! Gateways without doors: arbiters over one store, on a clock that is moved by hand.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +148,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         window: Window::Fixed,
         in_doubt,
         compare: true,
+        replays: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
     }
 }
@@ -155,7 +156,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
 /// The namespaces that a sweep looks after.
 pub(crate) fn namespaces(ward: &Ward) -> HashMap<NamespaceTag, oncegate::arbiter::Watched> {
     let (route, policy) = (Arc::clone(&ward.terms.route), Arc::clone(&ward.terms.policy));
-    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, policy, probed: None, second: false })])
+    HashMap::from([(NAMESPACE, oncegate::arbiter::Watched { route, policy, probed: None, second_to: HashSet::new() })])
 }
 
 pub(crate) fn id(key: u8) -> OperationId {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod also;
 mod callers;
 mod client_print;
 mod command_line;
@@ -9,6 +10,7 @@ mod decode;
 mod encryption;
 mod explain;
 mod explain_diff;
+mod in_doubt;
 mod key_age;
 mod normalize;
 mod operations;
@@ -19,6 +21,7 @@ mod schema;
 mod sole;
 mod tokens;
 mod upstreams;
+mod warnings;
 mod window;
 
 use std::collections::BTreeMap;

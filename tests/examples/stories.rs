@@ -65,7 +65,7 @@ fn keys_of_an_open_api_belong_to_the_customer() {
 
 #[test]
 fn orders_behind_a_proxy_wait_for_the_first_answer() {
-    let example = Example::start("order-api", "ORDERS_URL", &[("PROXIES", "127.0.0.1/32"), ("LOG_FORMAT", "text")]);
+    let example = Example::start("order-api", "ORDERS_URL", &[("LOG_FORMAT", "text")]);
     let order = |body: &str| Call::post("/orders").header("X-Customer-Id", "42").key("7f3a").json(body);
     let clicks = example.crowd(&order("{\"qty\":2,\"sent_at\":1}"));
     assert!(clicks.iter().all(|answer| answer.text() == "answer 1"), "{clicks:?}");
@@ -106,6 +106,49 @@ fn the_same_order_cannot_come_twice_within_its_window() {
     assert_eq!(example.send(&order("43", "tea")).status, 200);
     assert_eq!(example.send(&order("42", "coffee")).status, 200);
     assert_eq!(example.executed(), 3);
+}
+
+#[test]
+fn a_form_with_a_number_counts_once() {
+    let example = Example::start("form-number", "SHOP_URL", &[]);
+    let form = |session: &str, fields: &str| {
+        let call = Call::post("/checkout").header("Cookie", format!("lang=en; sid={session}"));
+        call.header("Content-Type", "application/x-www-form-urlencoded").body(fields)
+    };
+    let clicks = example.crowd(&form("7", "order_no=A-1&sku=tea"));
+    assert!(clicks.iter().all(|answer| answer.text() == "answer 1"), "{clicks:?}");
+    assert!(example.send(&form("7", "sku=tea&order_no=A-1")).is_replay(), "another browser orders fields otherwise");
+    assert_eq!(says(&example.send(&form("7", "order_no=A-1&sku=coffee"))), code(422, "key-reused"));
+    assert_eq!(example.send(&form("7", "order_no=A-2&sku=tea")).text(), "answer 2");
+    assert_eq!(example.send(&form("8", "order_no=A-1&sku=tea")).text(), "answer 3");
+    assert_eq!(says(&example.send(&form("7", "sku=tea"))), code(400, "key-missing"));
+
+    let top_up = |id: &str, amount: u32| {
+        let fields = format!("--x\r\nContent-Disposition: form-data; name=\"amount\"\r\n\r\n{amount}\r\n--x--\r\n");
+        let call = Call::post(&format!("/account/top-up?requestId={id}")).header("Cookie", "sid=7");
+        call.header("Content-Type", "multipart/form-data; boundary=x").body(fields)
+    };
+    assert_eq!(example.send(&top_up("r-1", 5)).text(), "answer 4");
+    assert!(example.send(&top_up("r-1", 5)).is_replay());
+    assert_eq!(says(&example.send(&top_up("r-1", 6))), code(422, "key-reused"));
+    assert_eq!(example.send(&top_up("r-2", 5)).text(), "answer 5");
+    assert_eq!(example.executed(), 5);
+}
+
+#[test]
+fn equal_orders_without_any_key_count_once() {
+    let example = Example::start("no-key", "ORDERS_URL", &[]);
+    let order = |customer: &str, target: &str, body: &str| {
+        example.send(&Call::post(target).header("X-Customer-Id", customer).json(body))
+    };
+    let body = "{\"sku\":\"tea\",\"qty\":2,\"sent_at\":1}";
+    let clicks = example.crowd(&Call::post("/orders").header("X-Customer-Id", "42").json(body));
+    assert!(clicks.iter().all(|answer| answer.text() == "answer 1"), "{clicks:?}");
+    assert!(order("42", "/orders?ts=9", "{ \"sent_at\": 2, \"qty\": 2.0, \"sku\": \"tea\" }").is_replay());
+    assert_eq!(order("42", "/orders", "{\"sku\":\"tea\",\"qty\":3}").text(), "answer 2");
+    assert_eq!(order("43", "/orders", body).text(), "answer 3");
+    assert_eq!(order("42", "/orders?gift=1", body).text(), "answer 4");
+    assert_eq!(example.executed(), 4);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod upstream;
 mod admin;
 mod admin_doubts;
 mod advice;
+mod also;
 mod answers;
 mod bounds;
 mod client_prints;

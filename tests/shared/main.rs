@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/interceptor.rs"]
+mod interceptor;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/redis.rs"]
@@ -15,6 +17,7 @@ mod upstream;
 
 mod across;
 mod also;
+mod also_kills;
 mod amnesia;
 mod crowd;
 mod eviction;
