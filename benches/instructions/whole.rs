@@ -37,7 +37,7 @@ impl Whole {
         let client = runtime.block_on(async {
             let upstream = upstream().await;
             let settings = config::parse("bench", &config.replace("UPSTREAM", &upstream), &|_| None).unwrap().settings;
-            connect(&serve(settings)).await
+            connect(&serve(&settings)).await
         });
         Self { runtime, client }
     }
@@ -104,7 +104,7 @@ async fn answer(mut stream: TcpStream, answer: Vec<u8>) {
 }
 
 /// One worker, as the process has them.
-fn serve(settings: Settings) -> String {
+fn serve(settings: &Settings) -> String {
     let (clock, metrics) = (Clock::system(), Arc::new(Metrics::new().unwrap()));
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let filter = Filter::new(settings.filter, clock.clone()).unwrap();
