@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -179,4 +180,60 @@ fn a_token_is_not_used_by_a_request_that_its_order_number_refuses() {
     assert!(ran(&pay(&fresh, "B"), &upstream));
     assert_eq!(told(&pay(&fresh, "C")), refused(422, "key-reused"));
     assert!(replayed(&pay(&used, "A"), "answer 1"));
+}
+
+/// The embedded store is back with its gateway. Whatever that was about with each of many orders, none runs twice, and its
+/// two keys agree.
+#[test]
+fn after_a_crash_in_the_middle_of_many_each_order_has_run_once_at_most() {
+    const ORDERS: usize = 24;
+    let upstream = numbered_with(|number, _| {
+        std::thread::sleep(Duration::from_millis(rand::random_range(0..10)));
+        Reply::whole(201, &[], format!("answer {number}"))
+    });
+    let mut gateway = Gateway::start(&yaml(&upstream, &guard("", "lease: 500ms"), "sweep_interval: 1s"));
+    for round in 0..3 {
+        let enough = upstream.requests().len() + rand::random_range(1..ORDERS / 2);
+        std::thread::scope(|scope| {
+            for number in 0..ORDERS {
+                let (call, to) = (pay(&format!("k{round}-{number}"), &format!("{round}-{number}")), gateway.address);
+                // Most of them get no answer.
+                scope.spawn(move || drop(call.try_send(to)));
+            }
+            wait_until("it is in the middle of it", || upstream.requests().len() >= enough);
+            gateway.kill();
+        });
+        gateway.restart();
+        for order in (0..ORDERS).map(|number| format!("{round}-{number}")) {
+            let executed = || {
+                let mine = format!("\"{order}\"");
+                let requests = upstream.requests();
+                requests.iter().filter(|request| String::from_utf8_lossy(&request.body).contains(&mine)).count()
+            };
+            let by_key = ends(&gateway, &pay(&format!("k{order}"), &order));
+            let ran_before = executed();
+            let by_order = ends(&gateway, &pay(&format!("fresh{order}"), &order));
+            let unknown = refused(409, "outcome-unknown");
+            if told(&by_key) == unknown {
+                let never_claimed = by_order.status == 201 && !by_order.is_replay() && ran_before == 0;
+                assert!(told(&by_order) == unknown || never_claimed, "{order}: {by_order:?}");
+            } else {
+                assert!(by_key.status == 201 && by_order.is_replay(), "{order}: {by_key:?} {by_order:?}");
+            }
+            assert!(executed() <= 1, "{order} ran twice");
+        }
+    }
+}
+
+/// What a request is told once nothing of it runs any more.
+fn ends(gateway: &Gateway, call: &Call) -> Answer {
+    let mut last = gateway.send(call);
+    wait_until("nothing of it runs", || {
+        let runs = told(&last) == refused(409, "request-in-flight");
+        if runs {
+            last = gateway.send(call);
+        }
+        !runs
+    });
+    last
 }
