@@ -2,7 +2,8 @@
 
 It knows nothing of idempotency: that is what the gateway in front of it is for.
 
-    POST /orders      books an order: 201 with the order and its Location
+    POST /orders      books an order, of JSON or a form: 201 with the order and its Location. So does a POST to any other
+                      path, so that each of config/examples can be tried
     GET  /orders      every order booked so far, with their count
     GET  /orders/N    one order
 
@@ -66,8 +67,6 @@ class Handler(BaseHTTPRequestHandler):
         if body is None:
             self.close_connection = True
             self.answer(411, {"error": "a Content-Length of at most 1 MiB is needed"})
-        elif target.path.rstrip("/") != "/orders":
-            self.answer(404, {"error": "orders are booked at /orders"})
         elif "fail" in asked:
             self.answer(int(asked["fail"]), {"error": "as you wished"})
         else:
@@ -75,9 +74,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def book(self, body, asked):
         try:
-            details = json.loads(body)
+            details = self.details(body)
         except ValueError:
-            self.answer(400, {"error": "the body is not JSON"})
+            self.answer(400, {"error": "the body is neither JSON nor a form"})
             return
         time.sleep(float(asked.get("sleep", 0)))
         order = self.orders.book(details)
@@ -85,6 +84,11 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.answer(201, order, {"Location": f"/orders/{order['id']}"})
+
+    def details(self, body):
+        if self.headers.get_content_type() == "application/x-www-form-urlencoded":
+            return parse_qs(body.decode())
+        return json.loads(body)
 
     def body(self):
         length = self.headers.get("Content-Length", "")

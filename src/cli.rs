@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::Ended;
@@ -69,9 +70,21 @@ struct Demo {
     once: bool,
 }
 
+/// What is on this process's command line. A fault of it ends the process, with a word on what to write instead.
+fn arguments() -> Arguments {
+    Arguments::try_parse().unwrap_or_else(|mut error| {
+        // The only option with a number of values.
+        if error.kind() == ErrorKind::WrongNumberOfValues {
+            let remedy = "two requests are compared, each in a file: write `explain --diff a.http b.http`";
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![remedy.into()]));
+        }
+        error.exit()
+    })
+}
+
 /// Parses this process's command line and does what it says.
 pub fn run() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = match arguments().command {
         Command::Serve(file) => with_config(&file, |loaded| done(serve(loaded, &file.config))),
         Command::Check(file) => {
             with_config(&file, |loaded| done(check(&loaded))).or_else(|error| Ok(misconfigured(&error)))

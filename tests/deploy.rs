@@ -97,6 +97,20 @@ fn alerts_read_metrics_that_exist() {
     }
 }
 
+/// Every verdict that an alert asks for is one that requests are counted by.
+#[test]
+fn alerts_ask_for_verdicts_that_exist() {
+    let alerts = std::fs::read_to_string(root().join("deploy/prometheus/alerts.yml")).unwrap();
+    let asked = alerts.split("verdict").filter_map(|rest| rest.strip_prefix("=~\"").or(rest.strip_prefix("!~\"")));
+    let asked: Vec<&str> =
+        asked.filter_map(|rest| rest.split_once('"')).flat_map(|(list, _)| list.split('|')).collect();
+    assert!(asked.len() >= 20, "{asked:?}");
+    for name in asked {
+        let is_one = |verdict: &oncegate::telemetry::Verdict| verdict.label() == name;
+        assert!(oncegate::telemetry::Verdict::ALL.iter().any(is_one), "{name} is no verdict");
+    }
+}
+
 /// The units, with the binary where it is.
 #[test]
 fn systemd_takes_the_units() {
@@ -201,6 +215,10 @@ fn the_sample_api_books_an_order_for_every_request() {
     assert!(api.ask("POST", "/orders?fail=503", "{}").starts_with("HTTP/1.1 503 "));
     assert!(api.ask("POST", "/orders", "no json").starts_with("HTTP/1.1 400 "));
     assert!(api.ask("GET", "/orders", "").contains(r#""count": 3,"#));
+    // What the examples guard lies elsewhere, and may be a form.
+    let form =
+        api.ask("POST", "/checkout HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nX:", "sku=tea");
+    assert!(form.starts_with("HTTP/1.1 201 ") && form.contains(r#"{"sku": ["tea"]}"#), "{form}");
     assert!(api.ask("GET", "/orders/3", "").starts_with("HTTP/1.1 200 "));
-    assert!(api.ask("GET", "/orders/4", "").starts_with("HTTP/1.1 404 "));
+    assert!(api.ask("GET", "/orders/5", "").starts_with("HTTP/1.1 404 "));
 }

@@ -1,141 +1,219 @@
-//! The clients of the bench: a closed loop over kept-alive connections, one request at a time on each.
-//! Every answer is checked: its status, its length, and whether it is a replay where one is due.
+//! The clients of the bench, over kept-alive connections with one request at a time on each. Closed loop: each sends when
+//! it has its answer. Paced: requests are due at a steady rate, and latency counts from then, however late they are sent.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use oncegate::clock::Clock;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
-use crate::upstream::{field, read_head};
-use crate::{POOL, Workload};
+use crate::requests::{Expect, Requests, Workload};
+use crate::upstream::read_message;
 
-const BODY_BYTES: usize = 1024;
-/// An answer that takes longer than this ends the run.
-const LONGEST: Duration = Duration::from_secs(30);
+/// A load that takes so much longer than it should ends the run.
+const LONGEST: Duration = Duration::from_mins(1);
+/// What a stall is.
+const STALL: Duration = Duration::from_millis(20);
 
 /// A load on one server.
 #[derive(Clone)]
 pub(crate) struct Load {
     pub(crate) port: u16,
     pub(crate) connections: usize,
+    /// How many requests may be under way at once, where that is fewer than there are connections.
+    pub(crate) outstanding: usize,
     pub(crate) workload: Workload,
-    /// What this load's own keys begin with.
+    /// What its keys begin with, and the number of its first own one.
     pub(crate) prefix: String,
-    /// Whether the server replays: nginx forwards every request.
-    pub(crate) replays: bool,
-    pub(crate) until: Until,
+    pub(crate) first: u64,
+    pub(crate) pace: Pace,
 }
 
-/// When a load ends.
-#[derive(Clone, Copy)]
-pub(crate) enum Until {
-    /// After so many requests.
+/// When requests are sent, and how many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    /// A closed loop, so many requests.
     Count(u64),
-    /// After so long.
-    Passed(Duration),
+    /// A closed loop, so long.
+    During(Duration),
+    /// So many a second, so long.
+    Rate(u32, Duration),
 }
 
 /// What came of a load.
 pub(crate) struct Sent {
     pub(crate) requests: u64,
-    /// Requests with a key of their own.
+    /// Requests that had to be executed.
     pub(crate) fresh: u64,
     pub(crate) elapsed: Duration,
-    /// Microseconds from the first byte sent to the last byte received.
+    /// Nanoseconds to the last byte of the answer: from the first byte sent, or paced, from when it was due.
     pub(crate) latency: Histogram<u64>,
 }
 
+impl Sent {
+    /// Microseconds within which this share of the requests was answered.
+    #[expect(clippy::cast_precision_loss, reason = "latencies are far from the limits of a double")]
+    pub(crate) fn micros(&self, share: f64) -> f64 {
+        self.latency.value_at_quantile(share) as f64 / 1e3
+    }
+
+    /// How many were answered later than a stall takes.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.latency.count_between(u64::try_from(STALL.as_nanos()).unwrap_or(u64::MAX), u64::MAX)
+    }
+
+    pub(crate) fn nothing() -> Result<Self> {
+        Ok(Self { requests: 0, fresh: 0, elapsed: Duration::ZERO, latency: Histogram::new(3)? })
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
+        self.requests += other.requests;
+        self.fresh += other.fresh;
+        self.elapsed += other.elapsed;
+        Ok(self.latency.add(&other.latency)?)
+    }
+}
+
+/// Whose turn it is, and what came of the turns before.
+struct Turns {
+    load: Load,
+    start: Instant,
+    next: AtomicU64,
+    /// Requests that may be sent now: those that are due, or in a closed loop those that are not under way.
+    due: Semaphore,
+    sent: Mutex<Sent>,
+}
+
+struct Turn<'a> {
+    number: u64,
+    begun: Instant,
+    _under_way: Option<SemaphorePermit<'a>>,
+}
+
 impl Load {
+    /// Sends it all from this thread.
     pub(crate) fn run(self) -> Result<Sent> {
-        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.send())
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let span = match self.pace {
+            Pace::Count(_) => Duration::from_mins(10),
+            Pace::During(span) | Pace::Rate(_, span) => span,
+        };
+        runtime.block_on(async {
+            tokio::time::timeout(span + LONGEST, self.send()).await.context("answers did not come in time")?
+        })
     }
 
     async fn send(self) -> Result<Sent> {
-        let next = Arc::new(AtomicU64::new(0));
-        let connections = self.connections;
-        let load = Arc::new(self);
-        let start = Clock::instant();
+        let mut connections = Vec::with_capacity(self.connections);
+        for _ in 0..self.connections {
+            connections.push(TcpStream::connect(("127.0.0.1", self.port)).await?);
+        }
+        let turns = Arc::new(Turns::new(self)?);
+        let pacer = turns.pacer();
         let mut clients = JoinSet::new();
-        for _ in 0..connections {
-            clients.spawn(client(Arc::clone(&load), start, Arc::clone(&next)));
+        for connection in connections {
+            clients.spawn(client(connection, Arc::clone(&turns)));
         }
-        let mut sent = Sent { requests: 0, fresh: 0, elapsed: Duration::ZERO, latency: Histogram::new(3)? };
         while let Some(client) = clients.join_next().await {
-            let client = client??;
-            sent.requests += client.requests;
-            sent.fresh += client.fresh;
-            sent.latency.add(&client.latency)?;
+            client??;
         }
-        sent.elapsed = start.elapsed();
-        Ok(sent)
+        let elapsed = turns.start.elapsed();
+        if let Some(pacer) = pacer {
+            pacer.join().ok();
+        }
+        let turns = Arc::into_inner(turns).context("a client has not ended")?;
+        Ok(Sent { elapsed, ..turns.sent.into_inner().unwrap_or_else(PoisonError::into_inner) })
     }
 
-    /// The `n`-th request's key, and whether its operation has been done before.
-    fn key(&self, n: u64) -> (String, bool) {
-        let pooled = match self.workload {
-            Workload::Unique => None,
-            Workload::Replay => Some(n),
-            Workload::Mix => n.is_multiple_of(2).then_some(n / 2),
-        };
-        match pooled {
-            Some(n) => (format!("{}-pool-{}", self.prefix, n % POOL), true),
-            None => (format!("{}-{n}", self.prefix), false),
+    /// How many requests after an order it is repeated: some seconds later.
+    fn lag(&self) -> u64 {
+        match self.pace {
+            Pace::Rate(rate, _) => 10 * u64::from(rate),
+            Pace::Count(_) | Pace::During(_) => u64::MAX,
         }
     }
 }
 
-async fn client(load: Arc<Load>, start: Instant, next: Arc<AtomicU64>) -> Result<Sent> {
-    let mut connection = TcpStream::connect(("127.0.0.1", load.port)).await?;
-    connection.set_nodelay(true)?;
-    let body = format!("{{\"sku\":\"tea\",\"note\":\"{}\"}}", "n".repeat(BODY_BYTES - 23));
-    let mut sent = Sent { requests: 0, fresh: 0, elapsed: Duration::ZERO, latency: Histogram::new(3)? };
-    let (mut request, mut answer) = (Vec::new(), Vec::new());
-    loop {
-        let n = next.fetch_add(1, Ordering::Relaxed);
-        let over = match load.until {
-            Until::Count(count) => n >= count,
-            Until::Passed(span) => start.elapsed() >= span,
-        };
-        if over {
-            return Ok(sent);
-        }
-        let (key, repeated) = load.key(n);
-        write_request(&mut request, &key, &body);
-        let begun = Clock::instant();
-        let exchange = exchange(&mut connection, &request, &mut answer);
-        let replayed = tokio::time::timeout(LONGEST, exchange).await.context("no answer in time")??;
-        sent.latency.record(u64::try_from(begun.elapsed().as_micros())?)?;
-        ensure!(replayed == (load.replays && repeated), "key {key}: replayed is {replayed}");
+impl Turns {
+    fn new(load: Load) -> Result<Self> {
+        let due = if matches!(load.pace, Pace::Rate(..)) { 0 } else { load.outstanding };
+        let sent = Mutex::new(Sent::nothing()?);
+        Ok(Self { load, start: Clock::instant(), next: AtomicU64::new(0), due: Semaphore::new(due), sent })
+    }
+
+    /// Makes requests due, from a thread of its own: the runtime's timers are too coarse.
+    fn pacer(self: &Arc<Self>) -> Option<std::thread::JoinHandle<()>> {
+        let Pace::Rate(rate, span) = self.load.pace else { return None };
+        let turns = Arc::clone(self);
+        Some(std::thread::spawn(move || {
+            let all = due_after(rate, span);
+            let mut made = 0;
+            while made < all {
+                let due = due_after(rate, turns.start.elapsed()).min(all);
+                turns.due.add_permits(usize::try_from(due - made).unwrap_or(0));
+                made = due;
+                std::thread::sleep(due_at(rate, due).saturating_sub(turns.start.elapsed()));
+            }
+            // So that each client learns that there is no more.
+            turns.due.add_permits(turns.load.connections);
+        }))
+    }
+
+    async fn next(&self) -> Result<Option<Turn<'_>>> {
+        let permit = self.due.acquire().await?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        Ok(match self.load.pace {
+            Pace::Rate(rate, span) => {
+                permit.forget();
+                let begun = self.start + due_at(rate, number);
+                (number < due_after(rate, span)).then_some(Turn { number, begun, _under_way: None })
+            }
+            Pace::Count(count) => (number < count).then(|| Turn::now(number, permit)),
+            Pace::During(span) => Some(Turn::now(number, permit)).filter(|turn| turn.begun < self.start + span),
+        })
+    }
+
+    fn answered(&self, turn: &Turn<'_>, fresh: bool) -> Result<()> {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.requests += 1;
-        sent.fresh += u64::from(!repeated);
+        sent.fresh += u64::from(fresh);
+        Ok(sent.latency.record(u64::try_from(turn.begun.elapsed().as_nanos())?)?)
     }
 }
 
-fn write_request(request: &mut Vec<u8>, key: &str, body: &str) {
-    request.clear();
-    request.extend_from_slice(b"POST /orders HTTP/1.1\r\nHost: api.example.com\r\nContent-Type: application/json\r\n");
-    request.extend_from_slice(b"Accept: */*\r\nUser-Agent: load\r\nIdempotency-Key: ");
-    request.extend_from_slice(key.as_bytes());
-    request.extend_from_slice(format!("\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes());
-    request.extend_from_slice(body.as_bytes());
+impl<'a> Turn<'a> {
+    fn now(number: u64, permit: SemaphorePermit<'a>) -> Self {
+        Self { number, begun: Clock::instant(), _under_way: Some(permit) }
+    }
 }
 
-/// One request and its whole answer; tells whether the answer is marked as a replay.
-async fn exchange(connection: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) -> Result<bool> {
-    connection.write_all(request).await?;
-    answer.clear();
-    let head = read_head(connection, answer).await?.context("the server closed the connection")?;
-    let length: usize = field(&answer[..head], "content-length").context("an answer without length")?.parse()?;
-    while answer.len() < head + length {
-        ensure!(connection.read_buf(answer).await? > 0, "the answer was cut short");
+/// How many requests are due after so long.
+fn due_after(rate: u32, span: Duration) -> u64 {
+    u64::try_from(u128::from(rate) * span.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// When the `n`-th is due.
+fn due_at(rate: u32, n: u64) -> Duration {
+    Duration::from_nanos(u64::try_from(u128::from(n) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX))
+}
+
+async fn client(mut connection: TcpStream, turns: Arc<Turns>) -> Result<()> {
+    connection.set_nodelay(true)?;
+    let load = &turns.load;
+    let (mut requests, mut answer) = (Requests::new(&load.prefix), Vec::with_capacity(1024));
+    while let Some(turn) = turns.next().await? {
+        let asked = load.workload.asked(turn.number, load.first, load.lag());
+        connection.write_all(requests.write(asked)?).await?;
+        answer.clear();
+        let head = read_message(&mut connection, &mut answer).await?.context("the server closed the connection")?;
+        requests.check(&answer, head, asked.expect)?;
+        turns.answered(&turn, asked.expect == Expect::Done)?;
     }
-    ensure!(answer.starts_with(b"HTTP/1.1 201 "), "{}", String::from_utf8_lossy(answer));
-    ensure!(answer.len() == head + length, "more came than the answer's length says");
-    Ok(field(&answer[..head], "idempotent-replayed") == Some("true"))
+    Ok(())
 }

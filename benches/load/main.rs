@@ -1,24 +1,28 @@
 //! The end-to-end load bench: oncegate beside nginx as a plain reverse proxy, in interleaved rounds of one run.
 //! `tests/bench/run` explains and starts it. It compares ratios; it is no test, though it fails on a wrong answer.
 
+mod bench;
+mod calls;
 mod generator;
+mod goals;
+mod growth;
+mod instructions;
+mod latency;
+mod memory;
 mod processes;
-mod report;
+mod requests;
+mod rounds;
+mod servers;
+mod soak;
+mod start;
 mod upstream;
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use generator::{Load, Until};
-use processes::{Running, Server};
-use report::{Measured, Table};
-use upstream::Upstream;
-
-/// Keys that the replay and mix loads send again and again.
-const POOL: u64 = 1_000;
+use bench::Bench;
 
 #[derive(Parser)]
 #[command(about = "Compares oncegate with nginx as a plain reverse proxy")]
@@ -32,91 +36,77 @@ struct Arguments {
     /// Client connections, each with one request at a time.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Which servers; nginx is the measure of the ratios.
-    #[arg(long, value_delimiter = ',', default_values = ["nginx", "redis", "embedded"])]
-    servers: Vec<Server>,
-    /// Which loads.
-    #[arg(long, value_delimiter = ',', default_values = ["unique", "replay", "mix"])]
-    loads: Vec<Workload>,
+    /// Requests a second where they are paced.
+    #[arg(long, default_value_t = 3_000)]
+    rate: u32,
+    /// What is measured.
+    #[arg(long, value_delimiter = ',', default_values = ["rounds", "calls"])]
+    parts: Vec<Part>,
+    /// Every part.
+    #[arg(long)]
+    all: bool,
+    /// Instead of all that: a mixed load for so many minutes.
+    #[arg(long)]
+    soak: Option<usize>,
+    /// Another build of oncegate than this tree's.
+    #[arg(long)]
+    gateway: Option<PathBuf>,
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What the clients send.
+/// A part of what can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Workload {
-    /// Every request is an operation of its own.
-    Unique,
-    /// Every request repeats a completed operation.
-    Replay,
-    /// One of each in turn.
-    Mix,
+enum Part {
+    /// Processor time and requests a second under each load, in interleaved rounds.
+    Rounds,
+    /// System calls a request.
+    Calls,
+    /// What is added to the median latency at one connection.
+    Latency,
+    /// The slowest answers at many connections, closed loop and paced.
+    Tails,
+    /// Answers that took long while sweep, rotation and reload come round all the time.
+    Stalls,
+    /// Memory of Redis for each key, and of the gateway idle and with many connections.
+    Memory,
+    /// Time and memory of the filter alone.
+    Filter,
+    /// From the start to the first answer.
+    Start,
+    /// How processor time grows with keys, routes, connections.
+    Growth,
+    /// User instructions a request.
+    Instructions,
+}
+
+impl Part {
+    fn measure(self, bench: &mut Bench) -> Result<()> {
+        match self {
+            Self::Rounds => rounds::measure(bench),
+            Self::Calls => calls::measure(bench),
+            Self::Latency => latency::measure_one(bench),
+            Self::Tails => latency::measure_tails(bench),
+            Self::Stalls => latency::measure_stalls(bench),
+            Self::Memory => memory::measure(bench),
+            Self::Filter => memory::measure_filter(bench),
+            Self::Start => start::measure(bench),
+            Self::Growth => growth::measure(bench),
+            Self::Instructions => instructions::measure(bench),
+        }
+    }
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).context("a folder to work in")?;
-    let upstream = Upstream::start().context("the upstream")?;
-    let mut table = Table::default();
-    for round in 1..=arguments.rounds {
-        for &server in &arguments.servers {
-            // Each server runs alone, so that none takes processor time from another.
-            let place = folder.path().join(format!("{server}-{round}"));
-            std::fs::create_dir(&place)?;
-            let running = server.start(&place, upstream.port()).with_context(|| format!("starting {server}"))?;
-            for &workload in &arguments.loads {
-                let measured = measure(&arguments, &running, &upstream, workload, &format!("{server}-{round}"))
-                    .with_context(|| format!("{server}, {workload:?}, round {round}"))?;
-                eprintln!("round {round}: {server}, {workload:?}: {:.0} requests/s", measured.throughput());
-                table.add(workload, server, measured);
-            }
-            drop(running);
-            forget(&place);
-        }
+    let mut bench = Bench::new(&arguments)?;
+    if let Some(minutes) = arguments.soak {
+        return soak::measure(&bench, minutes);
     }
-    table.print(&arguments.loads, &arguments.servers);
-    Ok(())
-}
-
-fn measure(
-    arguments: &Arguments,
-    running: &Running,
-    upstream: &Upstream,
-    workload: Workload,
-    prefix: &str,
-) -> Result<Measured> {
-    upstream.forget();
-    let replays = running.server != Server::Nginx;
-    let prefix = format!("{prefix}-{workload:?}");
-    let load = |workload, prefix: &str, until| Load {
-        port: running.port,
-        connections: arguments.connections,
-        workload,
-        prefix: prefix.to_owned(),
-        replays,
-        until,
-    };
-    // The pool's operations are done before anything is measured, and connections and caches are warm.
-    let pool = load(Workload::Unique, &format!("{prefix}-pool"), Until::Count(POOL)).run()?;
-    let load = load(workload, &prefix, Until::Passed(Duration::from_secs(arguments.seconds)));
-    let before = running.processor_time()?;
-    let sent = load.run()?;
-    let used = running.processor_time()?.since(&before);
-    let done = upstream.executions();
-    let (operations, requests) = (pool.fresh + sent.fresh, pool.requests + sent.requests);
-    if replays {
-        ensure!(done.keys == operations, "{operations} operations were sent, {} were executed", done.keys);
-        ensure!(done.requests == operations, "{operations} operations were executed {} times", done.requests);
-    } else {
-        ensure!(done.requests == requests, "{requests} requests were sent, {} were executed", done.requests);
-    }
-    Ok(Measured { sent, used })
-}
-
-/// Frees the disk that a server used; the next one finds the machine as this one did.
-fn forget(place: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(place) {
-        eprintln!("{}: {error}", place.display());
-    }
+    let parts = if arguments.all { Part::value_variants().to_vec() } else { arguments.parts };
+    let measured = parts.into_iter().try_for_each(|part| part.measure(&mut bench));
+    // What was measured before something failed is worth reading too.
+    bench.table.print();
+    measured
 }

@@ -1,24 +1,33 @@
-//! A tiny API for the bench: answers every POST with 201 and 400 bytes, and counts how often it saw each key.
+//! A tiny API for the bench: answers every order with 201 and 400 bytes, and counts how often it saw each.
 //! It speaks only as much HTTP as the proxies under test send.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use foldhash::fast::FixedState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
-const ANSWER_BYTES: usize = 400;
-
-type Counts = Arc<Mutex<HashMap<Box<[u8]>, u64>>>;
+use crate::requests::{DIGITS, HELD_BEGIN, POOL_BEGINS, id, length, write_answer};
 
 /// The API on a thread of its own.
 pub(crate) struct Upstream {
     port: u16,
-    counts: Counts,
+    seen: Arc<Seen>,
+}
+
+/// How often each order came, by a hash of its key: so that millions of them fit.
+struct Seen {
+    counts: Mutex<HashMap<u64, u32, FixedState>>,
+    /// Whether orders that are to be held are answered.
+    released: watch::Sender<bool>,
 }
 
 /// What reached the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Executions {
     /// Different keys.
     pub(crate) keys: u64,
@@ -29,14 +38,14 @@ pub(crate) struct Executions {
 impl Upstream {
     pub(crate) fn start() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
+        let listener = runtime.block_on(async { listen() })?;
         let port = listener.local_addr()?.port();
-        let counts = Counts::default();
-        let shared = Arc::clone(&counts);
+        let seen = Arc::new(Seen { counts: Mutex::default(), released: watch::Sender::new(true) });
+        let shared = Arc::clone(&seen);
         std::thread::Builder::new()
             .name("upstream".to_owned())
             .spawn(move || runtime.block_on(serve(listener, shared)))?;
-        Ok(Self { port, counts })
+        Ok(Self { port, seen })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -44,69 +53,85 @@ impl Upstream {
     }
 
     pub(crate) fn forget(&self) {
-        lock(&self.counts).clear();
+        self.seen.counts().clear();
     }
 
     pub(crate) fn executions(&self) -> Executions {
-        let counts = lock(&self.counts);
-        Executions { keys: counts.len() as u64, requests: counts.values().sum() }
+        let counts = self.seen.counts();
+        Executions { keys: counts.len() as u64, requests: counts.values().map(|&count| u64::from(count)).sum() }
+    }
+
+    /// From now on orders that are to be held are not answered, or are again.
+    pub(crate) fn hold(&self, hold: bool) {
+        self.seen.released.send_replace(!hold);
     }
 }
 
-fn lock(counts: &Counts) -> MutexGuard<'_, HashMap<Box<[u8]>, u64>> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+impl Seen {
+    fn counts(&self) -> MutexGuard<'_, HashMap<u64, u32, FixedState>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, id: &[u8]) {
+        let hash = FixedState::default().hash_one(id);
+        *self.counts().entry(hash).or_default() += 1;
+    }
 }
 
-async fn serve(listener: TcpListener, counts: Counts) {
-    let answer: Arc<[u8]> = answer().into();
+/// A backlog that takes thousands of connections at once.
+fn listen() -> Result<TcpListener> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 1], 0).into())?;
+    Ok(socket.listen(4096)?)
+}
+
+async fn serve(listener: TcpListener, seen: Arc<Seen>) {
     while let Ok((connection, _)) = listener.accept().await {
-        let (counts, answer) = (Arc::clone(&counts), Arc::clone(&answer));
+        let seen = Arc::clone(&seen);
         tokio::spawn(async move {
             // A proxy that closes its connection ends the task; that is no fault.
-            talk(connection, &counts, &answer).await.ok();
+            talk(connection, &seen).await.ok();
         });
     }
 }
 
-fn answer() -> Vec<u8> {
-    let head = "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nLocation: /orders/1\r\n";
-    let body = format!("{{\"id\":1,\"note\":\"{}\"}}", "x".repeat(ANSWER_BYTES - 18));
-    format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
-}
-
-async fn talk(mut connection: TcpStream, counts: &Counts, answer: &[u8]) -> Result<()> {
+async fn talk(mut connection: TcpStream, seen: &Seen) -> Result<()> {
     connection.set_nodelay(true)?;
-    let mut buffer = Vec::with_capacity(16 * 1024);
+    let (mut buffer, mut answer) = (Vec::with_capacity(4 * 1024), Vec::new());
     loop {
-        let Some(head) = read_head(&mut connection, &mut buffer).await? else { return Ok(()) };
-        let length: usize = field(&buffer[..head], "content-length").context("a request without length")?.parse()?;
-        while buffer.len() < head + length {
-            if connection.read_buf(&mut buffer).await? == 0 {
-                return Ok(());
-            }
+        let Some(head) = read_message(&mut connection, &mut buffer).await? else { return Ok(()) };
+        let id = id(&buffer[head..]).context("an order without a key")?;
+        seen.count(id);
+        write_answer(&mut answer, id);
+        if is_held(id) {
+            seen.released.subscribe().wait_for(|&released| released).await?;
         }
-        let key = field(&buffer[..head], "idempotency-key").context("a request without key")?;
-        *lock(counts).entry(key.as_bytes().into()).or_default() += 1;
-        connection.write_all(answer).await?;
-        buffer.drain(..head + length);
+        connection.write_all(&answer).await?;
+        buffer.clear();
     }
 }
 
-/// Reads until a whole head is in the buffer, and tells its length; none when the peer has closed in between.
-pub(crate) async fn read_head(connection: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<Option<usize>> {
+fn is_held(id: &[u8]) -> bool {
+    let number = id.len().checked_sub(DIGITS).and_then(|at| std::str::from_utf8(&id[at..]).ok()?.parse::<u64>().ok());
+    number.is_some_and(|number| (HELD_BEGIN..POOL_BEGINS).contains(&number))
+}
+
+/// Reads one whole message into an empty buffer, and tells how long its head is; none when the peer has closed before.
+pub(crate) async fn read_message(connection: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<Option<usize>> {
+    let mut known = None;
     loop {
-        if let Some(at) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-            return Ok(Some(at + 4));
+        if known.is_none() {
+            known = length(buffer)?;
+        }
+        if let Some((head, body)) = known
+            && buffer.len() >= head + body
+        {
+            anyhow::ensure!(buffer.len() == head + body, "more came than the length says");
+            return Ok(Some(head));
         }
         if connection.read_buf(buffer).await? == 0 {
+            anyhow::ensure!(buffer.is_empty(), "the message was cut short");
             return Ok(None);
         }
     }
-}
-
-/// A header field's value.
-pub(crate) fn field<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
-    let lines = head.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-    let mut fields = lines.filter_map(|line| line.split_once(':'));
-    fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }

@@ -75,7 +75,8 @@ async fn serve(parts: &Parts, door: &Arc<Door>, listener: Listener) {
     let door = Arc::clone(door);
     let handle = move |request: Request<Inbound>, client: Arc<Client>| {
         let gateway = door.now();
-        async move { gateway.handle(request, &client).await }
+        // Boxed where it is made: what serves the connection moves it several times until it runs.
+        Box::pin(async move { gateway.handle(request, &client).await })
     };
     let doorway = || Arc::clone(&parts.live.now().doorway);
     if let Err(error) = server::serve(listener, doorway, handle).await {

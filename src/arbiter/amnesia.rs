@@ -121,7 +121,11 @@ impl Arbiter {
             return Ok(());
         }
         let now = self.shared().clock.now();
-        let fresh = note(held.expires.max(found.map_or(now, |found| found.expires)), now);
+        let until = held.expires.max(found.map_or(now, |found| found.expires));
+        Box::pin(self.leave_note(id, note(until, now))).await
+    }
+
+    async fn leave_note(&self, id: &OperationId, fresh: Record) -> Result<(), StoreError> {
         let under = note_id(id);
         let written = self.timed(StoreOp::Settle, self.store().write(&under, Expect::Absent, &fresh)).await?;
         if let Written::Lost(Some(older)) = written {

@@ -125,7 +125,9 @@ impl Arbiter {
         attempt: AttemptId,
     ) -> Result<Admitted, StoreError> {
         let id = &arrival.operation;
-        if let Some(told) = self.admit_kept(arrival, terms, attempt).await? {
+        if self.journalled.is_some()
+            && let Some(told) = Box::pin(self.admit_kept(arrival, terms, attempt)).await?
+        {
             return Ok(told);
         }
         if !self.shared.clock.is_calibrated() {
@@ -164,7 +166,7 @@ impl Arbiter {
     ) -> Result<Round, StoreError> {
         let (id, now) = (&arrival.operation, self.shared.clock.now());
         if let Some(found) = found.filter(|found| found.beside.is_some())
-            && let Beside::Over(newer) = self.look_beside(id, found, &terms.policy).await
+            && let Beside::Over(newer) = Box::pin(self.look_beside(id, found, &terms.policy)).await
         {
             return Ok(Round::Again(newer));
         }
@@ -190,7 +192,7 @@ impl Arbiter {
                 Written::Lost(newer) => Round::Again(newer),
             },
             Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
-            Admission::Untimely(untimely) => match self.what_is_known(id, &terms.policy).await? {
+            Admission::Untimely(untimely) => match Box::pin(self.what_is_known(id, &terms.policy)).await? {
                 None => Round::Told(Admitted::Untimely(untimely)),
                 known => Round::Again(known),
             },
@@ -226,7 +228,7 @@ impl Arbiter {
         if expect == Expect::Absent
             && let Some(known) = dispatched.known(id, clock.now())
         {
-            return self.instead(id, &known, record, policy).await.map(Written::Lost);
+            return Box::pin(self.instead(id, &known, record, policy)).await.map(Written::Lost);
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
@@ -282,7 +284,7 @@ impl Arbiter {
             }
             Some(known) => {
                 let lost = asked_by(known.record, claim);
-                let found = self.recall(id, Expect::Fence(claim.fence), &lost, policy).await?;
+                let found = Box::pin(self.recall(id, Expect::Fence(claim.fence), &lost, policy)).await?;
                 pending.answered();
                 Ok(Written::Lost(found))
             }

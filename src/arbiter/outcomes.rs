@@ -110,7 +110,7 @@ impl Outcomes {
         met: &Record,
     ) -> Result<bool, StoreError> {
         let Some(outcome) = self.lock().by_name.get(&(*id, met.fence.attempt)).cloned() else { return Ok(false) };
-        write_one(arbiter, id, &outcome).await?;
+        Box::pin(write_one(arbiter, id, &outcome)).await?;
         Ok(true)
     }
 

@@ -126,7 +126,7 @@ impl Permit {
         match beside {
             None => own.renew(arbiter).await,
             Some(beside) => {
-                let (own, beside) = join(own.renew(arbiter), beside.renew(arbiter)).await;
+                let (own, beside) = Box::pin(join(own.renew(arbiter), beside.renew(arbiter))).await;
                 own.and(beside)
             }
         }
@@ -167,7 +167,9 @@ impl Permit {
         let settled = match beside {
             None => own.settle(arbiter, ending).await?,
             Some(beside) => {
-                let (own, beside) = join(own.settle(arbiter, ending), beside.settle(arbiter, ending)).await;
+                let both = join(own.settle(arbiter, ending), beside.settle(arbiter, ending));
+                // Of its own size: what few attempts need, all would carry.
+                let (own, beside) = Box::pin(both).await;
                 of_both(own?, beside?)
             }
         };

@@ -145,7 +145,7 @@ impl Unconfirmed {
     ) -> Result<bool, StoreError> {
         let name = (*id, met.fence.attempt);
         let Some(claim) = self.lock().by_name.get(&name).cloned() else { return Ok(false) };
-        self.withdraw_one(arbiter, id, met.fence.attempt, &claim).await?;
+        Box::pin(self.withdraw_one(arbiter, id, met.fence.attempt, &claim)).await?;
         Ok(true)
     }
 

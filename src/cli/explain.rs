@@ -38,7 +38,7 @@ pub(super) struct Explain {
     #[arg(long, value_name = "METHOD")]
     method: Option<Method>,
     /// The target, such as `/orders?x=1`; with a host when routes ask for one, such as `http://api.example/orders`.
-    #[arg(long, value_name = "URL", required_unless_present_any = ["request", "diff"])]
+    #[arg(long, value_name = "URL")]
     url: Option<Uri>,
     /// A header, as `Name: value`; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
@@ -100,6 +100,7 @@ fn told(settings: &Settings, asked: &Asked) -> Page {
     match fate.end {
         End::Refused(problem) => refused(&mut page, settings, &problem),
         End::Unguarded(why) => page.line("guard", why),
+        End::Own(setting) => page.line("answered", format!("by the gateway itself: `{setting}`")),
         End::Guarded(named) => {
             if let Some(word) = &named.token {
                 page.line("token", word);
@@ -238,7 +239,9 @@ impl Explain {
 
     fn message(&self) -> anyhow::Result<message::Message> {
         let fields = self.headers.iter().map(|text| message::field(text.as_bytes())).collect::<anyhow::Result<_>>()?;
-        let target = self.url.clone().context("there is no --url")?;
+        let target = self.url.clone().context(
+            "of which request? Give `--url /orders`, with `-H` and `--data` as needed, or a file: `--request a.http`",
+        )?;
         Ok(message::Message { method: self.method(), target, fields, body: self.body()? })
     }
 

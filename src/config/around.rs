@@ -16,6 +16,8 @@ pub(super) struct Around<'a> {
     pub(super) underscores: Option<Underscores>,
     /// The single-use tokens that gateways issue.
     pub(super) issuing: &'a Issuing,
+    /// Whether others than this machine may connect, and none of them is a proxy whose word is told from theirs.
+    pub(super) anybody_connects: bool,
     /// What tokens come in, if they are believed.
     pub(super) tokens: Tokens,
     /// The route's path.

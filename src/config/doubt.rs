@@ -1,7 +1,12 @@
 //! The file as written: what becomes of operations in doubt. Checks nothing across fields.
 
+use http::StatusCode;
+use serde_json::{Value as Json, json};
+
 use super::define::{choice, section};
-use super::reader::Field;
+use super::finding::Report;
+use super::reader::{Field, Schemas, Setting, parsed};
+use super::tree::Node;
 use super::values::{DAY, HOUR, KIB, MINUTE, Named, Size, Span, Text};
 
 section! {
@@ -34,3 +39,23 @@ pub(super) enum Word {
 }
 
 choice! { Word { "hold" => Self::Hold, "retry" => Self::Retry, "probe" => Self::Probe } later {} }
+
+/// The status of a refusal while the outcome is not known. A 2xx would say that the operation is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status(pub(super) StatusCode);
+
+impl Setting for Status {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        parsed(node, "a status such as 409", report, |text| {
+            let status = text.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
+            let fits = status.filter(|status| status.is_client_error() || status.is_server_error());
+            fits.map(Self).ok_or_else(|| {
+                format!("`{text}` cannot be the status of a doubt: write a 4xx or 5xx status, such as 409 or 503")
+            })
+        })
+    }
+
+    fn schema(_: &mut Schemas) -> Json {
+        json!({ "type": ["string", "number"] })
+    }
+}

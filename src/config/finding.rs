@@ -1,5 +1,6 @@
 //! What is wrong or odd in a configuration file, and where. Finds nothing by itself.
 
+use std::collections::HashMap;
 use std::fmt;
 
 /// A place in the file.
@@ -112,6 +113,38 @@ impl Report {
             Err(Errors(in_order(file, self.faults)))
         }
     }
+}
+
+/// What several routes are warned of, told once: at the first of them, with the names of all.
+pub(super) fn told_once(warnings: Vec<Warning>, names: &[&str]) -> Vec<Warning> {
+    let mut told: Vec<(Warning, Vec<&str>)> = Vec::new();
+    let mut met = HashMap::new();
+    for warning in warnings {
+        let Some((route, within)) = within_route(&warning.place.path) else {
+            told.push((warning, Vec::new()));
+            continue;
+        };
+        let at = *met.entry((within.to_owned(), warning.message.clone())).or_insert(told.len());
+        let name = names.get(route).copied();
+        if at == told.len() {
+            told.push((warning, Vec::new()));
+        }
+        told[at].1.extend(name);
+    }
+    told.into_iter().map(|(warning, names)| of_routes(warning, &names)).collect()
+}
+
+/// The route's number in a path, and where in that route it leads.
+fn within_route(path: &str) -> Option<(usize, &str)> {
+    let (number, within) = path.strip_prefix("routes[")?.split_once(']')?;
+    Some((number.parse().ok()?, within))
+}
+
+fn of_routes(mut warning: Warning, names: &[&str]) -> Warning {
+    if names.len() > 1 {
+        warning.message = format!("{} (routes {})", warning.message, names.join(", "));
+    }
+    warning
 }
 
 fn in_order(file: &str, mut found: Vec<(Place, String)>) -> Vec<Finding> {

@@ -60,6 +60,7 @@ pub(super) fn compile(
         duplicate_status: section.duplicate_status.value()?.0,
         in_flight: if collapse { OnInFlight::Wait } else { *section.in_flight.value()? },
         in_flight_status: section.in_flight_status.value()?.0,
+        in_doubt_status: section.in_doubt_status.value()?.0,
         patience: section.patience.value()?.0,
         store_failure: if collapse { StoreFailure::Open } else { *section.store_failure.value()? },
         mode: *section.mode.value()?,

@@ -113,5 +113,7 @@ pub fn parse(name: &str, text: &str, env: &Environment<'_>) -> Result<Loaded, Er
     let warnings = report.close(name)?;
     // Whatever cannot be translated has been reported; this is the answer should that ever be untrue.
     let settings = settings.ok_or_else(|| Errors::whole(name, "cannot be used".to_owned()))?;
+    let names: Vec<_> = settings.gateway.routes.iter().map(|route| route.name.as_str()).collect();
+    let warnings = finding::told_once(warnings, &names);
     Ok(Loaded { settings, warnings })
 }

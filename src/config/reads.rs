@@ -81,6 +81,7 @@ fn only_reads(section: &Idempotency, methods: &[Field<Method>], report: &mut Rep
         stated(&section.in_flight_status),
         stated(&section.outcome_headers),
         stated(&section.in_doubt),
+        stated(&section.in_doubt_status),
         stated(&section.probe),
         stated(&section.doubt_retention),
         stated(&section.store_failure),

@@ -118,6 +118,8 @@ section! {
         outcome_headers: gateway::OutcomeHeaders = Default("ignore"),
         /// What duplicates of an operation in doubt get: a refusal until the doubt ends (`hold`), or a further attempt (`retry`); or a refusal, and the upstream is asked (`probe`).
         in_doubt: doubt::Word = Default("hold"),
+        /// The status of that refusal; 4xx or 5xx.
+        in_doubt_status: doubt::Status = Default("409"),
         /// How the upstream is asked, with `in_doubt: probe`.
         probe: doubt::Probe = Optional,
         /// How long a doubt is remembered (default: the larger of 72h and retention).

@@ -37,6 +37,11 @@ pub(super) fn compile(file: &File, tokens: &Issuing, report: &mut Report) -> Opt
     routes.into_iter().collect()
 }
 
+fn anybody_connects(file: &File) -> bool {
+    let is_open = file.listen.value().is_some_and(|address| !address.ip().is_loopback());
+    is_open && file.trusted_proxies.value().is_some_and(Vec::is_empty)
+}
+
 fn route(at: &At<Route>, file: &File, tokens: &Issuing, report: &mut Report) -> Option<gateway::Route> {
     let (route, upstreams) = (&at.value, file.upstreams.value());
     let upstream = route.upstream.at().zip(upstreams).and_then(|(name, named)| find_upstream(name, named, report));
@@ -46,6 +51,7 @@ fn route(at: &At<Route>, file: &File, tokens: &Issuing, report: &mut Report) -> 
         buffered_bodies: file.limits.value().and_then(|limits| limits.buffered_bodies.value()).map(|size| size.0),
         underscores: file.underscore_headers.value().copied(),
         issuing: tokens,
+        anybody_connects: anybody_connects(file),
         tokens: jwt::tokens(&file.jwt),
         path: route.r#match.value().and_then(|matching| matching.path.value()),
     };

@@ -51,6 +51,9 @@ choice! {
 /// Translates a route's scope.
 pub(super) fn compile(at: &At<Scope>, around: &Around<'_>, report: &mut Report) -> Option<keys::Scope> {
     let warning = match &at.value {
+        Scope::TrustedHeader(_) if around.anybody_connects => {
+            Some("is taken from whoever connects: list the proxies that set it in `trusted_proxies`")
+        }
         Scope::TrustedHeader(_)
         | Scope::ClientCertificate(keys::CertificateName::Subject)
         | Scope::JwtClaim(_)

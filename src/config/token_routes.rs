@@ -7,7 +7,7 @@ use super::key_source::KeySource;
 use super::reader::Field;
 use super::route::Idempotency;
 use super::values::span_text;
-use crate::keys::TOKEN_SKEW;
+use crate::keys::{Missing, TOKEN_SKEW};
 
 /// The use of a token must not be forgotten as long as the token is good.
 pub(super) fn outlived(tokens: &Issuing, section: &Idempotency, report: &mut Report) {
@@ -30,22 +30,30 @@ fn is_token(field: &Field<KeySource>) -> bool {
     matches!(field.value(), Some(KeySource::Token(_)))
 }
 
-/// Whoever sends another key needs no token.
-fn beside_others(list: &[Field<KeySource>], report: &mut Report) {
-    if let Some(at) = list.iter().find(|field| is_token(field)).and_then(Field::at).filter(|_| list.len() > 1) {
+/// Ways past a token.
+fn not_needed(section: &Idempotency, report: &mut Report) {
+    let Some(list) = section.key.value() else { return };
+    let Some(at) = list.iter().find(|field| is_token(field)).and_then(Field::at) else { return };
+    if list.len() > 1 {
         report.warn(&at.place, "stands beside other keys: requests with one of those need no token");
+    }
+    if let Some(missing) = section.missing.at().filter(|at| at.value == Missing::Pass) {
+        report.warn(
+            &missing.place,
+            "lets requests without a token pass unguarded: with `reject` only issued tokens pass",
+        );
     }
 }
 
 /// Checks across sections.
 pub(super) fn check(file: &File, report: &mut Report) {
     let guards = file.routes.value().into_iter().flatten().filter_map(|route| route.value()?.idempotency.value());
-    let lists: Vec<_> = guards.filter_map(|guard| guard.key.value()).collect();
-    for list in &lists {
-        beside_others(list, report);
+    let guards: Vec<_> = guards.collect();
+    for guard in &guards {
+        not_needed(guard, report);
     }
     let Some(section) = file.tokens.at() else { return };
-    if !lists.into_iter().flatten().any(is_token) {
+    if !guards.iter().filter_map(|guard| guard.key.value()).flatten().any(is_token) {
         report.warn(&section.place, "no route has token keys: write `key: [ { token: {} } ]` where they are wanted");
     }
     let asked = file.operations.value().and_then(|operations| operations.path.value());

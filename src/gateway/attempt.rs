@@ -184,7 +184,7 @@ async fn conclude(
     }
     if let Err(unsettled) = settled {
         tracing::warn!(error = %unsettled.error, "outcome not recorded yet; trying again");
-        unsettled.persist().await;
+        Box::pin(unsettled.persist()).await;
     }
 }
 
@@ -244,7 +244,7 @@ impl Wire<'_> {
             };
             gathered.push(bytes);
             if gathered.len() > self.limit || !hold.cover(gathered.held()) {
-                return self.stream(head, word, gathered.into_bytes(), body, length, pipe).await;
+                return Box::pin(self.stream(head, word, gathered.into_bytes(), body, length, pipe)).await;
             }
         }
         Exchange::Whole { head, word, body: gathered.into_bytes(), hold: Arc::new(hold) }

@@ -56,7 +56,9 @@ fn tell_of(
         Duplicate::InFlight { since } => {
             Err(Problem::InFlight { status: guard.in_flight_status, again: outlook.running(since) })
         }
-        Duplicate::InDoubt { since } => Err(Problem::OutcomeUnknown { again: outlook.in_doubt(since) }),
+        Duplicate::InDoubt { since } => {
+            Err(Problem::OutcomeUnknown { status: guard.in_doubt_status, again: outlook.in_doubt(since) })
+        }
         Duplicate::Changed => Err(Problem::KeyReused),
         Duplicate::Unsure => Err(Problem::Duplicate {
             status: StatusCode::CONFLICT,

@@ -46,7 +46,7 @@ impl Gateway {
         let caller = match (self.check_head(guard, routed, &head).await, instead) {
             (Ok(caller), _) => caller,
             (Err(_), Some(verdict)) => {
-                return self.pass(routed, head, Outgoing::Streaming(body), verdict, tally).await;
+                return Box::pin(self.pass(routed, head, Outgoing::Streaming(body), verdict, tally)).await;
             }
             (Err(refusal), None) => return Err(refusal),
         };
@@ -59,7 +59,7 @@ impl Gateway {
             }
             Err(Unread { problem, begun, rest }) => {
                 let Some(verdict) = instead else { return Err(problem) };
-                return self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally).await;
+                return Box::pin(self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally)).await;
             }
         };
         routed.client.exchange.read_whole();
@@ -142,7 +142,7 @@ impl Gateway {
             let admitted = match self.arbiter.admit(arrival, &guarded.terms).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
                 Ok(told) => told,
-                Err(error) => self.admit_unseen(guarded, arrival, &error).await?,
+                Err(error) => Box::pin(self.admit_unseen(guarded, arrival, &error)).await?,
             };
             let (duplicate, key) = match admitted {
                 Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
@@ -157,7 +157,7 @@ impl Gateway {
             if asks && matches!(duplicate, Duplicate::InDoubt { .. }) {
                 asks = false;
                 tally.if_left(Verdict::InDoubt);
-                self.probe_taken(guarded, index, arrival, taken).await;
+                Box::pin(self.probe_taken(guarded, index, arrival, taken)).await;
                 continue;
             }
             if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
@@ -276,7 +276,7 @@ impl Gateway {
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let Read { bytes, hold } = read;
-        let answer = self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally).await;
+        let answer = Box::pin(self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally)).await;
         drop(hold);
         answer
     }

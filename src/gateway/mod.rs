@@ -256,11 +256,7 @@ impl Gateway {
                 (response, verdict)
             }
             Ok((response, verdict)) => (self.handed_on(response, page), verdict),
-            Err(problem) => {
-                let clock = &self.arbiter.shared().clock;
-                let problem = if clock.is_calibrated() { problem.at(clock.now()) } else { problem };
-                (self.refusal(&problem, tally.operation(), page), problem.verdict())
-            }
+            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
         };
         let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
         if unread && client.exchange.leaves_body() {
@@ -272,6 +268,8 @@ impl Gateway {
         response
     }
 
+    /// What few requests need is boxed, and so is each way a request may take: the future of a request is moved several
+    /// times until it runs, and would take room for all of them at once.
     async fn answer(
         &self,
         request: Request<Inbound>,
@@ -291,10 +289,11 @@ impl Gateway {
         let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
         let asked = |operations| Question::of(operations, &head, &target, client, trusted);
         if let Some(question) = settings.operations.as_ref().and_then(asked) {
-            return self.tell_operation(question, tally).await;
+            return Box::pin(self.tell_operation(question, tally)).await;
         }
         if self.issues_at(head.uri.path()) {
-            return self.issue_token(tokens::Wish { head: &head, target: &target, client, trusted }, tally).await;
+            let wish = tokens::Wish { head: &head, target: &target, client, trusted };
+            return Box::pin(self.issue_token(wish, tally)).await;
         }
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
@@ -311,15 +310,15 @@ impl Gateway {
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters };
         match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
-            None => self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await,
+            None => Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
-                self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally).await
+                Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally)).await
             }
             Some(_) if wish != Wish::Nothing => {
                 Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned()))
             }
-            Some(guarded) if preflight => self.preflight(guarded, &routed, head, body, tally).await,
-            Some(guarded) => self.guarded(guarded, &routed, head, body, tally).await,
+            Some(guarded) if preflight => Box::pin(self.preflight(guarded, &routed, head, body, tally)).await,
+            Some(guarded) => Box::pin(self.guarded(guarded, &routed, head, body, tally)).await,
         }
     }
 
@@ -341,7 +340,9 @@ impl Gateway {
         operation: Option<OperationId>,
         page: Option<(&Cors, Option<&HeaderValue>)>,
     ) -> Response<Body> {
-        let mut response = problem.response(&self.shared.settings.problem_types);
+        let clock = &self.arbiter.shared().clock;
+        let now = clock.is_calibrated().then(|| clock.now());
+        let mut response = problem.response(&self.shared.settings.problem_types, now);
         if let Some(operation) = operation {
             marks::set_operation(response.headers_mut(), &operation);
         }
@@ -356,7 +357,7 @@ impl Gateway {
     }
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
-    fn outbound(&self, routed: &Routed<'_>, head: request::Parts, body: Outgoing) -> Request<Outgoing> {
+    fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> Request<Outgoing> {
         let hop = Hop {
             peer: routed.client.peer,
             trusted: routed.trusted,
@@ -366,7 +367,7 @@ impl Gateway {
         };
         let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
         let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        let mut fields = headers::outbound(&head.headers, &hop, manner);
+        let mut fields = headers::outbound(std::mem::take(&mut head.headers), &hop, manner);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         let authority = routed.target.authority.as_str();
         if fields.get(HOST).is_none_or(|host| host != authority)
@@ -374,8 +375,8 @@ impl Gateway {
         {
             fields.insert(HOST, host);
         }
+        head.headers = fields;
         let mut request = Request::from_parts(head, body);
-        *request.headers_mut() = fields;
         let client = Arc::clone(routed.client);
         on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
         request

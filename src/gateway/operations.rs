@@ -12,7 +12,7 @@ use super::body::Body;
 use super::caller::parameters_in;
 use super::problem::Problem;
 use super::queue::Queue;
-use super::settings::{Guard, Mode, OnDuplicate, Operations};
+use super::settings::{Guard, Mode, OnDuplicate, Operations, Settings};
 use super::tally::Tally;
 use super::target::Target;
 use super::{Answer, Gateway, Guarded, Place, check_fields, marks};
@@ -26,6 +26,16 @@ impl Operations {
     /// The key that a path asks for, as it is spelled there; none when the path is not for this door.
     fn asked<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(self.path.as_str())?.strip_prefix('/')
+    }
+}
+
+impl Settings {
+    /// The setting by which the gateway itself answers at a path, whatever the routes say; none where it does not.
+    pub fn own_path(&self, path: &str) -> Option<&'static str> {
+        if self.operations.as_ref().is_some_and(|operations| operations.asked(path).is_some()) {
+            return Some("operations.path");
+        }
+        (self.tokens.as_deref() == Some(path)).then_some("tokens.path")
     }
 }
 

@@ -127,6 +127,8 @@ pub struct Guard {
     pub in_flight: OnInFlight,
     /// The status that a refusal during a running attempt says.
     pub in_flight_status: StatusCode,
+    /// The status that a refusal says while the outcome is not known.
+    pub in_doubt_status: StatusCode,
     /// How long a duplicate waits for a running attempt.
     pub patience: Duration,
     /// What happens while the store cannot be asked.

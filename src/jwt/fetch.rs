@@ -1,7 +1,9 @@
 //! One GET for an issuer's keys, over http or https. It follows no redirect, and believes nothing of what it gets.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -12,20 +14,33 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::tls::client::Client;
 use crate::upstream::{Resolver, SystemResolver};
 
-/// What is at the address.
+/// What is at the address, if it is there in time.
 ///
 /// # Errors
 /// Why there is nothing to be had, for the log.
-pub(super) async fn fetch(url: &Uri, tls: Option<&Client>, size_limit: usize) -> Result<Bytes, String> {
+pub(super) async fn fetch(
+    url: &Uri,
+    tls: Option<&Client>,
+    size_limit: usize,
+    patience: Duration,
+) -> Result<Bytes, String> {
+    let fetched = timeout(patience, fetch_whole(url, tls, size_limit, patience)).await;
+    fetched.unwrap_or_else(|_| Err("no whole answer in time".to_owned()))
+}
+
+async fn fetch_whole(url: &Uri, tls: Option<&Client>, size_limit: usize, patience: Duration) -> Result<Bytes, String> {
     let host = url.host().ok_or("the address has no host")?;
     // A literal IPv6 address stands in brackets; names and certificates know it without.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = url.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-    let stream = connect(host, port).await.map_err(|error| format!("{host}:{port} is not reached: {error}"))?;
+    let unreached = |error| format!("{host}:{port} is not reached: {error}");
+    let addresses = SystemResolver.lookup(host, port).await.map_err(unreached)?;
+    let stream = connect(&addresses, patience).await.map_err(unreached)?;
     match tls {
         None => exchange(stream, url, size_limit).await,
         Some(tls) => {
@@ -35,12 +50,16 @@ pub(super) async fn fetch(url: &Uri, tls: Option<&Client>, size_limit: usize) ->
     }
 }
 
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+/// A connection to the first of these that takes one. An address that swallows everything leaves time for those after it,
+/// and for the exchange.
+async fn connect(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpStream> {
+    let share = patience / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in SystemResolver.lookup(host, port).await? {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(late) => last = late.into(),
         }
     }
     Err(last)
@@ -77,4 +96,37 @@ fn question(url: &Uri) -> Result<Request<Empty<Bytes>>, String> {
         .header(ACCEPT, "application/jwk-set+json, application/json")
         .header(USER_AGENT, "oncegate");
     request.body(Empty::new()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// An address that takes no connection and refuses none, for as long as the rest lives.
+    async fn swallowing() -> (SocketAddr, Socket, Vec<TcpStream>) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut filling = Vec::new();
+        while let Ok(stream) = timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
+            filling.push(stream.unwrap());
+        }
+        (address, socket, filling)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_swallows_everything_leaves_time_for_the_next_one() {
+        let (silent, _socket, _filling) = swallowing().await;
+        let good = TcpListener::bind("127.0.0.1:0").unwrap();
+        let patience = Duration::from_secs(6);
+        let found = timeout(patience, connect(&[silent, good.local_addr().unwrap()], patience)).await;
+        assert_eq!(found.unwrap().unwrap().peer_addr().unwrap(), good.local_addr().unwrap());
+        let nobody = connect(&[silent], Duration::from_millis(100)).await;
+        assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -124,7 +124,7 @@ impl KeySet {
         if !self.keys.iter().any(|key| named(&key)) {
             return Signed::ByAnother;
         }
-        let fits = |key: &&Key| key.only.is_none_or(|only| only == token.algorithm);
+        let fits = |key: &&Key| key.is_for(token.algorithm);
         let mut tried = self.keys.iter().filter(named).filter(fits).take(MOST_TRIED);
         if tried.any(|key| key.material.has_signed(token)) { Signed::Yes } else { Signed::No }
     }
@@ -141,6 +141,15 @@ impl Key {
         }
         let only = key.alg.as_deref().map(|name| Algorithm::of(name).ok_or(())).transpose().ok()?;
         Some(Self { material: Material::read(&key)?, id: key.kid, only })
+    }
+
+    /// Whether it can have signed by this algorithm. A public key is no secret: whoever takes it for one believes everybody.
+    fn is_for(&self, algorithm: Algorithm) -> bool {
+        let is_kind = match &self.material {
+            Material::Rsa(_) => matches!(algorithm.method(), Method::Rsa(_)),
+            Material::Curve(own, _) => *own == algorithm,
+        };
+        is_kind && self.only.is_none_or(|only| only == algorithm)
     }
 }
 
@@ -173,10 +182,7 @@ impl Material {
             (Self::Rsa(key), Method::Rsa(parameters)) => {
                 key.verify(parameters, token.message, &token.signature).is_ok()
             }
-            (Self::Curve(algorithm, key), Method::Curve) if *algorithm == token.algorithm => {
-                key.verify_sig(token.message, &token.signature).is_ok()
-            }
-            // A public key is no secret: whoever takes it for one believes everybody.
+            (Self::Curve(_, key), Method::Curve) => key.verify_sig(token.message, &token.signature).is_ok(),
             _ => false,
         }
     }

@@ -102,8 +102,7 @@ impl Ring {
         match &self.origin {
             Origin::File { path, .. } => KeySet::load(path, limit).map_err(|error| format!("it {error}")),
             Origin::Url { url, tls } => {
-                let fetched = timeout(self.reading.timeout, fetch(url, tls.as_deref(), limit)).await;
-                let text = fetched.map_err(|_| "no whole answer in time".to_owned())??;
+                let text = fetch(url, tls.as_deref(), limit, self.reading.timeout).await?;
                 KeySet::read(&text).map_err(|error| format!("the answer {error}"))
             }
         }

@@ -191,6 +191,11 @@ fn a_token_without_a_key_id_may_be_by_any_key_and_one_with_it_by_that_alone() {
     assert!(judge(&both, &nameless(&two)).is_ok());
     assert!(judge(&listing(&[&one]), &nameless(&two)).is_err());
     assert_eq!(why(&listing(&[&one]), &two.token("ES256", &somebody())), UNLISTED);
+    // Keys of other kinds are not among those that are tried.
+    let mut all: Vec<_> = (0..8).map(|number| Signer::new(&number.to_string(), "ES256")).collect();
+    all.push(Signer::new("last", "RS256"));
+    let nameless = all[8].signed("RS256", &json!({ "alg": "RS256" }), &somebody().to_string());
+    assert!(judge(&listing(&all.iter().collect::<Vec<_>>()), &nameless).is_ok());
     let lying = two.signed("ES256", &json!({ "alg": "ES256", "kid": "one" }), &somebody().to_string());
     assert_eq!(why(&both, &lying), UNPROVEN);
 }

@@ -51,7 +51,8 @@ impl Upstream {
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
-        let mut request = for_the_wire(request);
+        // Boxed: it goes down several steps, and back up where it was not sent.
+        let mut request = Box::new(for_the_wire(request));
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
         let mut why = NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
@@ -68,7 +69,7 @@ impl Upstream {
                     run.failed();
                     match tried {
                         Tried::Failed(failure) => return Err(failure),
-                        Tried::Returned(unsent, reason) => (request, why) = (*unsent, reason),
+                        Tried::Returned(unsent, reason) => (request, why) = (unsent, reason),
                     }
                 }
             }
@@ -88,28 +89,28 @@ impl Upstream {
 /// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
 async fn through(
     pool: &Arc<Pool>,
-    mut request: Request<Outgoing>,
+    mut request: Box<Request<Outgoing>>,
     settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
     if let Some(shared) = &pool.shared {
         let upload = request.body().upload();
         return tokio::select! {
             biased;
-            answer = shared.send(request) => answer,
+            answer = Box::pin(shared.send(*request)) => answer,
             () = silence(upload, settings.first_byte_timeout) => Err(Tried::Failed(Failure::Late)),
         };
     }
     if let Some(idle) = pool.take() {
         match exchange(pool, idle, request, settings).await {
-            Err(Tried::Returned(unsent, _)) => request = *unsent,
+            Err(Tried::Returned(unsent, _)) => request = unsent,
             done => return done,
         }
     }
-    match pool.connect().await {
+    match Box::pin(pool.connect()).await {
         Ok(connection) => exchange(pool, connection, request, settings).await,
         Err(why) => {
             tracing::warn!(%why, "no connection to an upstream");
-            Err(Tried::Returned(Box::new(request), why))
+            Err(Tried::Returned(request, why))
         }
     }
 }
@@ -117,14 +118,14 @@ async fn through(
 async fn exchange(
     pool: &Arc<Pool>,
     mut connection: Connection,
-    request: Request<Outgoing>,
+    request: Box<Request<Outgoing>>,
     settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
     let asked = request.headers().get(UPGRADE).cloned();
     let upload = request.body().upload();
     let answer = tokio::select! {
         biased;
-        answer = connection.send(request) => answer.map_err(|error| judge(error, connection.line()))?,
+        answer = connection.send(*request) => answer.map_err(|error| judge(error, connection.line()))?,
         () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
     };
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -38,6 +38,12 @@ fn check_refuses_a_bad_file_and_a_missing_one() {
 fn usage_faults_are_two_and_the_schema_is_json() {
     assert_eq!(oncegate(&["chekc"]).status.code(), Some(2));
     assert_eq!(oncegate(&[]).status.code(), Some(2));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    std::fs::write(&path, super::LEAST).unwrap();
+    let nothing = oncegate(&["explain", "--config", path.to_str().unwrap()]);
+    let said = String::from_utf8(nothing.stderr).unwrap();
+    assert!(nothing.status.code() == Some(2) && said.contains("--url") && said.contains("--request"), "{said}");
     let schema = oncegate(&["schema"]);
     assert_eq!(schema.status.code(), Some(0));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&schema.stdout).unwrap(), super::config::schema());

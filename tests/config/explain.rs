@@ -19,6 +19,7 @@ routes:
   - name: everything-else
     match: { path: '/{*rest}', hosts: [localhost] }
     upstream: orders
+operations: {}
 ";
 
 fn oncegate(arguments: &[&str]) -> Output {
@@ -42,6 +43,15 @@ const CALLER: [&str; 4] = ["-H", "X-Customer-Id: 42", "-H", "Content-Type: appli
 
 fn keyed<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&CALLER[..], &["-H", "Idempotency-Key: \"7f3a\""], more].concat()
+}
+
+#[test]
+fn what_the_gateway_answers_itself_comes_to_no_route() {
+    let own = ["--url", "/_oncegate/operations/7f3a"];
+    assert_eq!(told(&own, "answered").as_deref(), Some("by the gateway itself: `operations.path`"));
+    assert_eq!(told(&own, "route"), None);
+    let other = ["--url", "/_oncegate/operations"];
+    assert_eq!((told(&other, "answered"), told(&other, "route").as_deref()), (None, Some("everything-else")));
 }
 
 #[test]

@@ -50,6 +50,18 @@ fn compared(first: &str, second: &str, more: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
 }
 
+#[test]
+fn one_file_is_not_compared_with_anything() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("c.yaml"), FILE).unwrap();
+    command.current_dir(directory.path()).args(["explain", "--config", "c.yaml", "--diff", "a.http"]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("write `explain --diff a.http b.http`"), "{said}");
+}
+
 /// What is said of one thing, line by line.
 fn said(text: &str, name: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned()).collect()

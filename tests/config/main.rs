@@ -10,6 +10,7 @@ mod decode;
 mod encryption;
 mod explain;
 mod explain_diff;
+mod in_doubt;
 mod key_age;
 mod normalize;
 mod operations;
@@ -20,6 +21,7 @@ mod schema;
 mod sole;
 mod tokens;
 mod upstreams;
+mod warnings;
 mod window;
 
 use std::collections::BTreeMap;

@@ -106,6 +106,7 @@ fn token_keys_and_the_section_go_together() {
         |text: &str, what: &str| loaded(text).warnings.iter().any(|warning| warning.to_string().contains(what));
     assert!(warned(&format!("{LEAST}tokens: {{ secrets: [ {SECRET} ] }}\n"), "no route has token keys"));
     assert!(warned(&one("").replace("{ token: {} }", "{ token: {} }, { query: k }"), "need no token"));
+    assert!(warned(&(one("") + "      missing: pass\n"), "only issued tokens pass"));
     assert!(!warned(&one(""), "token"));
     let inside = one("").replace("{ token: {} }", "{ all: [ { token: {} }, { query: k } ] }");
     assert!(errors(&inside)[0].contains("cannot stand inside of `all`"));

@@ -50,7 +50,7 @@ impl Example {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("config/examples/{name}.yaml"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
         command.args(["serve", "--config"]).arg(&config);
-        command.env("LISTEN", "127.0.0.1:0").env("ADMIN_LISTEN", "127.0.0.1:0");
+        command.env("LISTEN", "127.0.0.1:0").env("ADMIN_LISTEN", "127.0.0.1:0").env("PROXIES", "127.0.0.1/32");
         command.env("STORE_PATH", folder.path().join("store")).env(url, format!("http://{}", upstream.address()));
         command.envs(more.iter().copied());
         let gateway = Gateway::try_command(command, &config).unwrap_or_else(|(ended, log)| panic!("{ended}:\n{log}"));

@@ -170,6 +170,19 @@ fn a_sender_that_repeats_too_early_is_told_to_come_later_and_gets_the_answer_the
 }
 
 #[test]
+fn a_sender_that_takes_409_as_final_comes_back_to_a_doubt() {
+    let cloud_event = Call::post("/events").header("ce-source", "/a").header("ce-id", "1").json("{}");
+    let sns = DELIVERIES[12].call("m-1");
+    for (file, url, call) in [("webhooks", URL, sns), ("cloudevents", "EVENTS_URL", cloud_event)] {
+        let example = Example::scripted(file, url, &[], |_| Reply::reset());
+        assert_eq!(example.send(&call).code().as_deref(), Some("upstream-failed"));
+        let again = example.send(&call);
+        assert_eq!((again.status, again.code().as_deref()), (503, Some("outcome-unknown")), "{file}");
+        assert_eq!(example.executed(), 1, "{file}");
+    }
+}
+
+#[test]
 fn slack_can_verify_the_address() {
     let example = Example::start("webhooks", URL, &[]);
     let call =

@@ -30,6 +30,13 @@ fn told(answer: &Answer) -> (u16, Option<String>) {
     (answer.status, answer.code())
 }
 
+/// The store's time, which both the fields and the body tell.
+fn told_time(answer: &Answer) -> u64 {
+    let time = answer.header("oncegate-time").and_then(|text| text.parse().ok()).expect("it tells the time");
+    assert!(answer.text().contains(&format!(r#""server_time":{time}"#)), "{}", answer.text());
+    time
+}
+
 fn refusal(status: u16, code: &str) -> (u16, Option<String>) {
     (status, Some(code.to_owned()))
 }
@@ -50,6 +57,7 @@ fn a_key_that_is_too_old_to_be_new_is_refused_without_a_write() {
     assert_eq!(told(&refused), refusal(410, "key-expired"));
     assert!(refused.text().contains(r#""retry":"new-key""#), "{}", refused.text());
     assert_eq!(refused.header("idempotency-expires"), None);
+    assert!(told_time(&refused).abs_diff(Clock::wall().0) < MINUTE);
     assert_eq!(gateway.metric(r#"oncegate_store_seconds_count{op="load"}"#), 1.0);
     assert_eq!(gateway.metric(r#"oncegate_store_seconds_count{op="reserve"}"#), 0.0);
     assert_eq!(gateway.metric(r#"oncegate_requests_total{route="create-order",verdict="key_expired"}"#), 1.0);
@@ -66,9 +74,14 @@ fn what_says_no_time_or_one_to_come_is_no_key() {
     let upstream = created();
     let gateway = gateway(&upstream, "key_age: { from: uuid_v7, clock_skew: 1m }");
     let random = "8e03978e-40d5-43e8-bc93-6894a57f9324";
-    for bad in ["k-1", random, &key(-millis(2 * MINUTE), 1)] {
-        assert_eq!(told(&send(&gateway, bad)), refusal(400, "key-invalid"), "{bad}");
+    for bad in ["k-1", random] {
+        let refused = send(&gateway, bad);
+        assert_eq!(told(&refused), refusal(400, "key-invalid"), "{bad}");
+        assert_eq!(refused.header("oncegate-time"), None, "no clock is to blame");
     }
+    let early = send(&gateway, &key(-millis(2 * MINUTE), 1));
+    assert_eq!(told(&early), refusal(400, "key-invalid"));
+    assert!(told_time(&early).abs_diff(Clock::wall().0) < MINUTE);
     assert_eq!(upstream.requests().len(), 0);
 }
 

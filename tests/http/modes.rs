@@ -42,6 +42,18 @@ fn the_status_of_a_running_attempt_is_the_routes_choice() {
 }
 
 #[test]
+fn the_status_of_a_doubt_is_the_routes_choice() {
+    let upstream = ScriptedUpstream::start(|_| Reply::reset());
+    let gateway = gateway(&upstream, "in_doubt_status: 503");
+    let call = Call::post("/orders").key("k").body("x");
+    assert_eq!(gateway.send(&call).code().as_deref(), Some("upstream-failed"));
+    let again = gateway.send(&call);
+    assert_eq!((again.status, again.code().as_deref()), (503, Some("outcome-unknown")));
+    assert!(again.text().contains(r#""status":503"#) && again.header("retry-after").is_some(), "{}", again.text());
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
 fn without_comparison_a_changed_request_is_a_duplicate() {
     let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "own"));
     let gateway = gateway(&upstream, "fingerprint: { compare: false }");

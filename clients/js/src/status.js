@@ -6,7 +6,9 @@ import { addressOf } from './call.js';
 export class StatusError extends Error {
   /** @param {Response} response @param {import('../types/index.d.ts').Problem | undefined} problem */
   constructor(response, problem) {
-    super(`oncegate: no status: ${problem?.code ?? response.status}${problem?.detail ? `: ${problem.detail}` : ''}`);
+    const detail = problem?.detail ? `: ${problem.detail}` : '';
+    const hint = response.status === 404 ? ' (the gateway answers where its configuration says `operations: {}`)' : '';
+    super(`oncegate: no status: ${problem?.code ?? response.status}${detail}${hint}`);
     this.name = 'StatusError';
     this.response = response;
     this.problem = problem;

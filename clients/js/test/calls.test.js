@@ -99,7 +99,7 @@ test('options that are none are refused, with what there is', () => {
 
 test('the status of an operation', async () => {
   const told = { state: 'completed', status: 201, operation: 'ab', attempt: 1, retry: 'same-key' };
-  const answers = [Response.json(told), problem(404, 'operation-unknown', 'same-key'), problem(400, 'bad-request', 'stop', { detail: 'No.' })];
+  const answers = [Response.json(told), problem(404, 'operation-unknown', 'same-key'), problem(400, 'bad-request', 'stop', { detail: 'No.' }), new Response('not here', { status: 404 })];
   const { guarded, fetch } = guardedBy(answers, { gateway: 'https://shop.example', operations: { route: 'pay' } });
   const init = { wait: 2500, headers: { Authorization: 'Bearer a' } };
   assert.deepEqual(await guarded.status('a/b', init), told);
@@ -109,6 +109,7 @@ test('the status of an operation', async () => {
   const error = await guarded.status('c').catch((error) => error);
   assert.ok(error instanceof StatusError);
   assert.deepEqual([error.problem.code, error.message], ['bad-request', 'oncegate: no status: bad-request: No.']);
+  await assert.rejects(guarded.status('d'), /no status: 404 .*`operations: {}`/);
 });
 
 test('nothing is known of what is not ours', async () => {

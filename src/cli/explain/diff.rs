@@ -26,7 +26,7 @@ pub(super) fn compare(settings: &Settings, [first, second]: [&Asked; 2], full: b
     let (End::Guarded(one), End::Guarded(other)) = (&one.end, &other.end) else {
         for problem in [&one.end, &other.end].into_iter().filter_map(|end| match end {
             End::Refused(problem) => Some(problem),
-            End::Unguarded(_) | End::Guarded(_) => None,
+            End::Unguarded(_) | End::Own(_) | End::Guarded(_) => None,
         }) {
             refused(&mut page, settings, problem);
         }
@@ -49,6 +49,7 @@ fn told(fate: &Fate<'_>) -> String {
     match &fate.end {
         End::Refused(_) => format!("{route}: refused"),
         End::Unguarded(why) => format!("{route}: guard {why}"),
+        End::Own(setting) => format!("answered by the gateway itself: `{setting}`"),
         End::Guarded(named) => match named.explanation.operation {
             Some(operation) => format!("{route}: operation {operation}"),
             None => format!("{route}: no key, passes without guard"),

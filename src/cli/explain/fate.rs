@@ -35,6 +35,8 @@ pub(super) enum End<'a> {
     Refused(Problem),
     /// It is forwarded; why nothing guards it.
     Unguarded(&'static str),
+    /// The gateway itself answers, by this setting.
+    Own(&'static str),
     Guarded(Box<Named<'a>>),
 }
 
@@ -48,6 +50,9 @@ pub(super) struct Named<'a> {
 
 impl<'a> Fate<'a> {
     pub(super) fn of(settings: &'a Settings, asked: &Asked) -> Self {
+        if let Some(setting) = settings.gateway.own_path(asked.head.uri.path()) {
+            return Self { route: None, single_use: None, end: End::Own(setting) };
+        }
         let Way { target, found: Found { index, preflight }, parameters, fields } = match find(settings, asked) {
             Ok(found) => found,
             Err(problem) => return Self { route: None, single_use: None, end: End::Refused(problem) },
@@ -129,7 +134,7 @@ fn vouched(
 
 /// What the client would get, in the gateway's own words.
 pub(super) fn refused(page: &mut Page, settings: &Settings, problem: &Problem) {
-    let response = problem.response(&settings.gateway.problem_types);
+    let response = problem.response(&settings.gateway.problem_types, None);
     page.line("refused", response.status().to_string());
     // It is there already: nothing is waited for.
     let body = response.into_body().collect().now_or_never().and_then(Result::ok);

@@ -131,6 +131,7 @@ fn doubts(page: &mut Page, guard: &Guard) {
         InDoubt::Probe { .. } => "probe",
     };
     page.put("in_doubt", in_doubt);
+    page.put("in_doubt_status", guard.in_doubt_status.as_u16());
     if let (Some(template), Some(probing), InDoubt::Probe { absent_after }) =
         (&guard.keys.probe, &guard.probing, guard.policy.in_doubt)
     {

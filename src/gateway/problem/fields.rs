@@ -25,9 +25,6 @@ impl Problem {
             Self::UpstreamUnreachable { in_doubt, .. } => {
                 headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
             }
-            Self::FingerprintInvalid { now: Some(now), .. } | Self::TimeInvalid { now: Some(now), .. } => {
-                headers.insert(marks::TIME, HeaderValue::from(now.0));
-            }
             Self::ScopeInvalid(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
             }
@@ -52,11 +49,12 @@ impl Problem {
             | Self::LoopDetected
             | Self::KeyMissing(_)
             | Self::KeyInvalid(_)
+            | Self::KeyEarly
             | Self::TokenInvalid(_)
             | Self::TokenExpired
             | Self::ScopeMissing(_)
-            | Self::FingerprintInvalid { now: None, .. }
-            | Self::TimeInvalid { now: None, .. }
+            | Self::FingerprintInvalid(_)
+            | Self::TimeInvalid { .. }
             | Self::ScopeUnavailable(_)
             | Self::KeyExpired
             | Self::OperationUnknown

@@ -25,8 +25,8 @@ impl From<keys::Refusal> for Problem {
             keys::Refusal::KeyInvalid(detail) => Self::KeyInvalid(detail),
             keys::Refusal::TokenInvalid(detail) => Self::TokenInvalid(detail),
             keys::Refusal::ScopeMissing(detail) => Self::ScopeMissing(detail),
-            keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid { detail, now: None },
-            keys::Refusal::TimestampInvalid(detail) => Self::TimeInvalid { detail, stated: None, now: None },
+            keys::Refusal::FingerprintInvalid(detail) => Self::FingerprintInvalid(detail),
+            keys::Refusal::TimestampInvalid(detail) => Self::TimeInvalid { detail, stated: None },
             keys::Refusal::BodyTooLarge { limit } => Self::BodyTooLarge { limit },
             keys::Refusal::Unreliable(detail) => Self::BadRequest(detail),
         }
@@ -51,15 +51,13 @@ impl From<Untimely> for Problem {
             Untimely::OffTime(stated) => {
                 let detail = "The request was made at another time than now, as its timestamp says, and nothing is known of its \
                               operation: the client's clock is off, or this is a retry that comes too late.";
-                Self::TimeInvalid { detail: detail.to_owned(), stated: Some(stated), now: None }
+                Self::TimeInvalid { detail: detail.to_owned(), stated: Some(stated) }
             }
             Untimely::TokenExpired => Self::TokenExpired,
             Untimely::TokenEarly => {
                 Self::TokenInvalid("The token was issued in the future, by the store's time.".to_owned())
             }
-            Untimely::Early => {
-                Self::KeyInvalid("The key says that it was made in the future: its maker's clock is ahead.".to_owned())
-            }
+            Untimely::Early => Self::KeyEarly,
         }
     }
 }

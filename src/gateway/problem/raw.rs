@@ -7,9 +7,9 @@ use super::Problem;
 impl Problem {
     /// The whole answer.
     fn raw(&self, types: &str) -> Bytes {
-        let after = self.retry_after();
-        let (headers, body) = (self.headers(after), self.json(types, after));
-        let mut answer = format!("HTTP/1.1 {}\r\n", self.row().status).into_bytes();
+        let said = self.said(None);
+        let (headers, body) = (self.headers(said), self.json(types, said));
+        let mut answer = format!("HTTP/1.1 {}\r\n", self.status()).into_bytes();
         for (name, value) in &headers {
             answer.extend_from_slice(name.as_ref());
             answer.extend_from_slice(b": ");

@@ -1,9 +1,6 @@
 //! Which fields end at this gateway. Only names are looked at, and what `Connection` names.
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE, VIA,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The names that the lines of `Connection` list, lower case. What is no field's name is passed over.
@@ -34,8 +31,20 @@ fn is_ours(name: &HeaderName) -> bool {
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
-        || ["keep-alive", "proxy-connection", "proxy-authentication-info", "http2-settings"].contains(&name.as_str())
+    matches!(
+        name.as_str(),
+        "connection"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authentication-info"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
 /// Whether the field asks for an interim answer before the body: the gateway gives that answer itself.
@@ -45,7 +54,7 @@ pub(super) fn is_awaited_continue(name: &HeaderName, value: &HeaderValue) -> boo
 
 /// Whether the field says that an answer is a replay, or until when it is remembered.
 pub(super) fn is_gateway_mark(name: &HeaderName) -> bool {
-    ["idempotent-replayed", "x-idempotent-retry", "idempotency-expires"].contains(&name.as_str())
+    matches!(name.as_str(), "idempotent-replayed" | "x-idempotent-retry" | "idempotency-expires")
 }
 
 /// Whether two names are the same, an underscore counting as a hyphen: CGI-like servers cannot tell them apart.

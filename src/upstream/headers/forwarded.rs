@@ -1,5 +1,6 @@
 //! `X-Forwarded-*` and `Forwarded`: what this hop saw, after what trusted hops before it saw.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::FORWARDED;
@@ -16,7 +17,7 @@ pub fn is_forwarding(name: &HeaderName) -> bool {
     *name == FORWARDED || fields::starts_with(name, "x-forwarded-")
 }
 
-/// Whether a field that came is not copied: because [`set`] says it anew, or because nobody vouches for it.
+/// Whether a field that came is not copied: because [`Said`] says it anew, or because nobody vouches for it.
 pub(super) fn is_replaced(name: &HeaderName, trusted: bool) -> bool {
     let ours = *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name);
     // With underscores it is not the field that trusted proxies set, and yet some servers would take it for that.
@@ -24,21 +25,43 @@ pub(super) fn is_replaced(name: &HeaderName, trusted: bool) -> bool {
     ours || (forged && fields::starts_with(name, "x-forwarded-"))
 }
 
-/// Says in one line each who asked, how and for which host. `came` holds the fields as they came.
+/// Who asked, how and for which host, in one line each.
+pub(super) struct Said<'a> {
+    by: Vec<u8>,
+    proto: Cow<'a, [u8]>,
+    host: Option<Cow<'a, [u8]>>,
+    forwarded: Option<Vec<u8>>,
+}
+
+/// What there is to be said. `came` holds the fields as they came.
 ///
 /// The peer is added to what trusted proxies say of the client. Their scheme and host stay as they are: these speak of
 /// the client's own connection, and this hop's would only hide them.
-pub(super) fn set(out: &mut HeaderMap, came: &HeaderMap, hop: &Hop<'_>) {
+pub(super) fn said<'a>(came: &HeaderMap, hop: &Hop<'a>) -> Said<'a> {
     let known = |name: &HeaderName| if hop.trusted { one_line(came, name) } else { None };
     let peer = hop.peer.to_canonical();
-    set_line(out, &FOR, &appended(known(&FOR), &peer.to_string()));
-    set_line(out, &PROTO, &known(&PROTO).unwrap_or_else(|| hop.scheme.into()));
-    if let Some(host) = known(&HOST).or_else(|| hop.host.map(Into::into)) {
-        set_line(out, &HOST, &host);
+    Said {
+        by: appended(known(&FOR), &peer.to_string()),
+        proto: known(&PROTO).map_or(Cow::Borrowed(hop.scheme.as_bytes()), Cow::Owned),
+        host: known(&HOST).map(Cow::Owned).or_else(|| hop.host.map(|host| Cow::Borrowed(host.as_bytes()))),
+        // Seldom used, so only where the request has it.
+        forwarded: came.contains_key(FORWARDED).then(|| appended(known(&FORWARDED), &element(peer, hop))),
     }
-    // Seldom used, so only where the request has it.
-    if came.contains_key(FORWARDED) {
-        set_line(out, &FORWARDED, &appended(known(&FORWARDED), &element(peer, hop)));
+}
+
+impl Said<'_> {
+    /// Says it.
+    pub(super) fn set(&self, out: &mut HeaderMap) {
+        // For these, and for what follows them.
+        out.reserve(8);
+        set_line(out, &FOR, &self.by);
+        set_line(out, &PROTO, &self.proto);
+        if let Some(host) = &self.host {
+            set_line(out, &HOST, host);
+        }
+        if let Some(forwarded) = &self.forwarded {
+            set_line(out, &FORWARDED, forwarded);
+        }
     }
 }
 

@@ -51,25 +51,34 @@ pub struct Manner<'a> {
 ///
 /// Fields of this hop and the gateway's own are gone; forwarding and tracing fields say what this hop knows. All others
 /// keep their bytes, their lines and their order.
-pub fn outbound(headers: &HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
-    let named = fields::named_by_connection(headers);
+pub fn outbound(headers: HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
+    let named = fields::named_by_connection(&headers);
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
-    let mut out = HeaderMap::with_capacity(headers.keys_len() + 8);
-    for (name, value) in headers {
-        let gone = fields::ends_here(name, &named, chunked)
+    let said = forwarded::said(&headers, hop);
+    let mut out = without(headers, |name, value| {
+        fields::ends_here(name, &named, chunked)
             || fields::is_awaited_continue(name, value)
             || (manner.drop_underscores && name.as_str().contains('_'))
-            || forwarded::is_replaced(name, hop.trusted);
-        if !gone {
-            out.append(name, value.clone());
-        }
-    }
-    forwarded::set(&mut out, headers, hop);
+            || forwarded::is_replaced(name, hop.trusted)
+    });
+    said.set(&mut out);
     trace::set(&mut out);
     if let Some(via) = manner.via {
         via.sign(&mut out, hop.version);
     }
     out
+}
+
+/// The fields without some. All others keep their order, which removing one by one would shuffle.
+fn without(headers: HeaderMap, gone: impl Fn(&HeaderName, &HeaderValue) -> bool) -> HeaderMap {
+    if !headers.iter().any(|(name, value)| gone(name, value)) {
+        return headers;
+    }
+    let mut kept = HeaderMap::with_capacity(headers.keys_len() + 8);
+    for (name, value) in headers.iter().filter(|(name, value)| !gone(name, value)) {
+        kept.append(name, value.clone());
+    }
+    kept
 }
 
 /// The origin of the page that asks, if one does: the field's one line.
@@ -83,6 +92,7 @@ pub fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
 /// own, or that of this claim.
 pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, claim: Option<AttemptId>, number: u32) {
     let digest = operation.to_string();
+    headers.reserve(3);
     if !headers.contains_key(&IDEMPOTENCY_KEY) {
         let key = claim.map_or_else(|| format!("og-{digest}"), |claim| format!("og-{digest}-{claim}"));
         set(headers, &IDEMPOTENCY_KEY, key.as_bytes());
@@ -113,16 +123,9 @@ pub fn of_probe(given: &[(Bytes, Bytes)], operation: &OperationId) -> Option<Hea
 pub fn inbound(headers: &mut HeaderMap) {
     let named = fields::named_by_connection(headers);
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
-    let gone = |name: &HeaderName| fields::ends_here(name, &named, chunked) || fields::is_gateway_mark(name);
-    if !headers.keys().any(gone) {
-        return;
-    }
-    // Removing one by one would shuffle the fields that stay.
-    let mut kept = HeaderMap::with_capacity(headers.keys_len());
-    for (name, value) in headers.iter().filter(|(name, _)| !gone(name)) {
-        kept.append(name, value.clone());
-    }
-    *headers = kept;
+    *headers = without(std::mem::take(headers), |name, _| {
+        fields::ends_here(name, &named, chunked) || fields::is_gateway_mark(name)
+    });
 }
 
 /// Sets a field to one line. Bytes that cannot stand in a field are not sent.

@@ -25,7 +25,7 @@ fn hop(trusted: bool) -> Hop<'static> {
 
 /// Without a name in `Via`, with every underscore.
 fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
-    super::outbound(headers, hop, Manner { via: None, drop_underscores: false })
+    super::outbound(headers.clone(), hop, Manner { via: None, drop_underscores: false })
 }
 
 /// What goes out, without the fields that every request gets.
@@ -374,7 +374,7 @@ fn a_route_may_allow_more_but_not_framing_or_marks() {
 fn the_gateway_signs_below_what_stands_in_via() {
     let via = Via::new("edge");
     let manner = Manner { via: Some(&via), drop_underscores: false };
-    let out = super::outbound(&map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]), &hop(true), manner);
+    let out = super::outbound(map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]), &hop(true), manner);
     let [first, second, ours] = lines(&out, "via")[..] else { panic!("{out:?}") };
     assert_eq!((first, second), (&b"1.0 fred"[..], &b"1.1 p"[..]));
     assert!(ours.starts_with(b"1.1 edge-"), "{out:?}");
@@ -383,6 +383,6 @@ fn the_gateway_signs_below_what_stands_in_via() {
 #[test]
 fn names_with_underscores_stay_behind_where_they_are_told_to() {
     let came = map(&[("x_a", b"1"), ("x-a", b"2"), ("_", b"3")]);
-    let out = super::outbound(&came, &hop(true), Manner { via: None, drop_underscores: true });
+    let out = super::outbound(came, &hop(true), Manner { via: None, drop_underscores: true });
     assert_eq!(others(&out), [("x-a", &b"2"[..])]);
 }

@@ -8,13 +8,21 @@ use http::{HeaderMap, HeaderValue, Version};
 #[derive(Debug, Clone)]
 pub struct Via {
     pseudonym: String,
+    /// The lines, by the version of HTTP that a message came by.
+    lines: [HeaderValue; 3],
 }
 
 impl Via {
     /// A name that no other process has: gateways of one configuration may stand in a row, and only what comes back to
     /// the same one goes in a circle.
     pub fn new(name: &str) -> Self {
-        Self { pseudonym: format!("{name}-{:016x}", rand::random::<u64>()) }
+        let pseudonym = format!("{name}-{:016x}", rand::random::<u64>());
+        // A name of other signs is refused with the configuration.
+        let line = |version| {
+            let line = HeaderValue::try_from(format!("{version} {pseudonym}"));
+            line.unwrap_or(HeaderValue::from_static("1.1 oncegate"))
+        };
+        Self { lines: ["1.0", "1.1", "2"].map(line), pseudonym }
     }
 
     /// Whether a message has been here before.
@@ -26,14 +34,13 @@ impl Via {
 
     /// Adds a line that says by which protocol the message came.
     pub fn sign(&self, headers: &mut HeaderMap, received: Version) {
-        let version = match received {
-            Version::HTTP_10 => "1.0",
-            Version::HTTP_2 => "2",
-            _ => "1.1",
+        let [old, usual, second] = &self.lines;
+        let line = match received {
+            Version::HTTP_10 => old,
+            Version::HTTP_2 => second,
+            _ => usual,
         };
-        if let Ok(line) = HeaderValue::try_from(format!("{version} {}", self.pseudonym)) {
-            headers.append(VIA, line);
-        }
+        headers.append(VIA, line.clone());
     }
 }
 

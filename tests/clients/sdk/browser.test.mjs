@@ -201,6 +201,22 @@ tried('a page of another origin reads marks, refusals and the status of its orde
   assert.equal(shop.orders.length, 1);
 });
 
+const elsewhereByAge = (shop) =>
+  yaml(shop, {
+    guard: 'key_age: { from: uuid_v7 }',
+    route: `    cors: { origins: [ "http://127.0.0.1:${shop.port}" ] }`,
+  });
+
+tried('a page of another origin whose clock is days off sets it by the gateway\'s', elsewhereByAge, async ({ shop, way, open }) => {
+  for (const [days, order] of [[-3, 'order-1'], [2, 'order-2']]) {
+    const tab = await open({ gateway: way.url }, `http://127.0.0.1:${shop.port}`);
+    await tab.run(`void (Date.now = ((now) => () => now() + ${days * 86_400_000})(Date.now))`);
+    await tab.click('#buy');
+    const [answer] = await seen(tab, 1);
+    assert.deepEqual([answer.text ?? answer, answer.replayed, await tab.run('sent')], [order, false, 2]);
+  }
+});
+
 const elsewhereByNumber = (shop) =>
   yaml(shop, {
     key: '{ token: {} }',

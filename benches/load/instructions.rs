@@ -1,0 +1,104 @@
+//! User instructions a request, counted by valgrind in one worker of each server. It is slow, and its processor has no
+//! SHA instructions: what SHA-256 takes is told apart.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::bench::Bench;
+use crate::generator::{Load, Pace};
+use crate::goals::number;
+use crate::requests::Workload::{self, Replay, Unique};
+use crate::servers::Server::{self, Nginx, Redis, Uncached};
+use crate::servers::Tuning;
+
+const REQUESTS: u32 = 2_000;
+const CONNECTIONS: usize = 16;
+/// How many functions are told of each server.
+const TOLD: usize = 12;
+
+/// Instructions a request.
+struct Counted {
+    all: f64,
+    digests: f64,
+}
+
+pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
+    let nginx = count(bench, Nginx, Unique)?;
+    let cached = count(bench, Redis, Replay)?;
+    let rows = [
+        ("user instructions a request: unique", Redis, Unique, String::new()),
+        (
+            "user instructions a request: replay",
+            Uncached,
+            Replay,
+            format!("; from the local cache {:.0}", cached.own()),
+        ),
+    ];
+    for (what, server, workload, more) in rows {
+        let counted = count(bench, server, workload)?;
+        let made_of =
+            format!("{:.0} to {:.0}, SHA-256 apart: {:.0}{more}", counted.own(), nginx.own(), counted.digests);
+        bench.table.put(what, counted.own() / nginx.own(), made_of)?;
+    }
+    Ok(())
+}
+
+impl Counted {
+    fn own(&self) -> f64 {
+        self.all - self.digests
+    }
+}
+
+fn count(bench: &Bench, server: Server, workload: Workload) -> Result<Counted> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let result = folder.path().join("callgrind.out");
+    let valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"].map(str::to_owned);
+    let out = format!("--callgrind-out-file={}", result.display());
+    let tuning = Tuning { under: valgrind.into_iter().chain([out]).collect(), ..Tuning::default() };
+    let running = bench.start(server, &tuning)?;
+    let id = running.process()?.id().to_string();
+    let load = bench.load(&running, workload, Pace::Count(u64::from(REQUESTS)));
+    let load = Load { connections: CONNECTIONS, outstanding: CONNECTIONS, ..load };
+    bench.warmed(load, |load| {
+        switch("on", &id)?;
+        let measured = Bench::run(&running, load)?;
+        switch("off", &id)?;
+        Ok(measured)
+    })?;
+    running.end()?;
+    annotate(&result, server, workload)
+}
+
+fn switch(to: &str, id: &str) -> Result<()> {
+    let output = Command::new("callgrind_control").args(["-i", to, id]).output().context("callgrind_control")?;
+    ensure!(output.status.success(), "callgrind_control: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Tells where the instructions went, and adds up what SHA-256 took.
+fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted> {
+    let output = Command::new("callgrind_annotate").arg("--threshold=100").arg(result).output()?;
+    ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<(f64, &str)> = text.lines().filter_map(line).collect();
+    let all = lines.iter().find(|(_, name)| name.contains("PROGRAM TOTALS")).context("no totals")?.0;
+    let functions = || lines.iter().filter(|(_, name)| name.contains(':'));
+    let digests =
+        functions().filter(|(_, name)| name.contains("sha256") || name.contains("sha2")).map(|(count, _)| count);
+    let counted = Counted { all, digests: digests.sum() };
+    println!("\n{server}, {workload:?}: {} instructions a request, of them", number(all));
+    for (count, name) in functions().take(TOLD) {
+        println!("{count:>9.0}  {name}");
+    }
+    Ok(counted)
+}
+
+/// A line that begins with a count: that, for a request, and what it is of.
+fn line(line: &str) -> Option<(f64, &str)> {
+    let (count, rest) = line.trim_start().split_once(' ')?;
+    let count: f64 = count.replace(',', "").parse().ok()?;
+    let name = rest.split_once(") ").map_or(rest, |(_, name)| name);
+    Some((count / f64::from(REQUESTS), name.trim()))
+}
