@@ -110,9 +110,16 @@ pub(super) fn guard(
     let compare = compare.and_then(|(keys, fingerprint)| policy::compare(keys, &fingerprint.compare, report));
     let (policy, retention, compare) = (policy?, retention?, compare?);
     let doubt_retention = also.doubt_retention.either(|at| at.value.0, || policy.doubt_retention.max(retention))?;
-    let policy =
-        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
     let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
+    let policy = Policy {
+        retention,
+        doubt_retention,
+        compare,
+        replays: duplicate == gateway::OnDuplicate::Replay,
+        clock_skew: None,
+        window: Window::Fixed,
+        ..policy.clone()
+    };
     let status =
         also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;
     Some(gateway::Also { policy, duplicate, duplicate_status: status })
