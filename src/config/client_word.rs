@@ -43,12 +43,12 @@ pub(super) fn compile(guard: &Idempotency, report: &mut Report) -> Option<Told> 
         }
     };
     let (skew, required) = (section.skew.at()?, section.required.at()?);
-    keys.iter().for_each(|(key, retention)| outlives(guard, key, *retention, skew, report));
-    if let Some(key) = key {
-        if !required.value {
-            let message = "is false, but a key comes from the fingerprint: write `required: true`";
-            report.fault(if required.stated { &required.place } else { &key.place }, message);
-        }
+    for (key, retention) in keys {
+        outlives(guard, key, retention, skew, report);
+    }
+    if let Some(key) = key.filter(|_| !required.value) {
+        let message = "is false, but a key comes from the fingerprint: write `required: true`";
+        report.fault(if required.stated { &required.place } else { &key.place }, message);
     }
     let timestamp = section.timestamp_header.at()?;
     if timestamp.value == header.value {
