@@ -185,8 +185,9 @@ async fn certify(parts: &Parts) {
             let Some(tls) = state.certificates() else { return std::future::pending().await };
             let mut watch = Watch::new(tls.files());
             loop {
-                watch.changed().await;
+                // At once too: what changed before the watch began gives no sign.
                 parts.reload_certificates();
+                watch.changed().await;
             }
         };
         tokio::select! {
