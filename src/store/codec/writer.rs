@@ -49,11 +49,11 @@ impl Writer {
     /// A field: the byte that stands for all of it; or else its name's place among the common ones, or 0 and the name, and
     /// then its value.
     pub(super) fn field(&mut self, name: &[u8], value: &[u8]) {
-        let whole = |(_, (known, said)): &(u8, (&str, &str))| known.as_bytes() == name && said.as_bytes() == value;
-        if let Some((byte, _)) = (FIRST_FIELD..).zip(COMMON_FIELDS).find(whole) {
+        let whole = |(_, (known, said)): &(u8, &(&str, &str))| known.as_bytes() == name && said.as_bytes() == value;
+        if let Some((byte, _)) = (FIRST_FIELD..).zip(&COMMON_FIELDS).find(whole) {
             return self.byte(byte);
         }
-        if let Some((place, _)) = (1..).zip(COMMON_NAMES).find(|(_, known)| known.as_bytes() == name) {
+        if let Some((place, _)) = (1..).zip(&COMMON_NAMES).find(|(_, known)| known.as_bytes() == name) {
             self.byte(place);
         } else {
             self.byte(0);
