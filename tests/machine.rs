@@ -4,6 +4,12 @@
 mod cases;
 #[path = "machine/model.rs"]
 mod model;
+#[path = "machine/pair.rs"]
+mod pair;
+#[path = "machine/pair_model.rs"]
+mod pair_model;
+#[path = "machine/pair_system.rs"]
+mod pair_system;
 #[path = "machine/probe.rs"]
 mod probe;
 #[path = "machine/random.rs"]

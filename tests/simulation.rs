@@ -1,4 +1,5 @@
-//! Several gateways over one store under a seed, with every fault we can think of. Not a test of stores or of HTTP.
+//! Several gateways over one store under a seed, with every fault we can think of: requests with one key, or with two. Not
+//! a test of stores or of HTTP.
 //!
 //! `ONCEGATE_SIM_SEEDS=n` runs more seeds; `ONCEGATE_SIM_SEED=n` replays one and prints its trace.
 
@@ -8,14 +9,20 @@ mod audit;
 mod dice;
 #[path = "simulation/gateway.rs"]
 mod gateway;
+#[path = "simulation/pair.rs"]
+mod pair;
 #[path = "simulation/rules.rs"]
 mod rules;
 #[path = "simulation/settling.rs"]
 mod settling;
 #[path = "simulation/store.rs"]
 mod store;
+#[path = "simulation/task.rs"]
+mod task;
 #[path = "simulation/upstream.rs"]
 mod upstream;
+#[path = "simulation/words.rs"]
+mod words;
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -100,6 +107,12 @@ fn the_seeds_reach_what_they_are_about() {
         "crashes",
         "expires",
         "it may still be executed",
+        "is refused by its second",
+        "dies between its claims",
+        "is no longer in doubt by what was held beside it",
+        "judgement: Keep, status: 200, answer: Told { by: Probe",
+        "judgement: Keep, status: 200, answer: Told { by: Operator",
+        "judgement: Release, status: 404",
         // The settling of a record that the store has forgotten.
         "if absent, a1/327680 (number 1) completed",
     ];
@@ -149,4 +162,13 @@ broken_rules! {
     every_lease_lapses: NothingLapses breaks NothingHangs within 200;
     time_is_not_the_wall_clock: WallClock breaks OnceDoneDone within 1000;
     a_changed_request_is_not_a_retry: ChangedIsSame breaks ChangedIsNoRetry within 1000;
+    both_are_claimed_before_anything_is_sent: SecondClaimedAfterSending breaks OneAtATime within 200;
+    both_are_settled: SecondNotSettled breaks NothingIsLeft within 200;
+    a_refused_second_frees_the_first: FirstNotFreed breaks NothingIsLeft within 200;
+    all_claim_in_one_order: OrderDiffers breaks SecondHoldsAll within 200;
+    a_doubt_is_tried_again_by_its_own_pair: AnothersDoubtIsTried breaks DoubtIsAState within 1000;
+    an_outcome_beside_a_doubt_ends_it: NobodyLooksBeside breaks BothEndAlike within 1000;
+    absence_beside_a_doubt_proves_nothing: AbsentBesideFrees breaks OnlyProofReleases within 1000;
+    the_outcome_of_another_pair_ends_no_doubt: AnothersOutcomeCounts breaks OnceDoneDone within 2000;
+    one_word_ends_both_halves: WordEndsOneHalf breaks OneWordForBoth within 1000;
 }

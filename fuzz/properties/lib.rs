@@ -2,6 +2,7 @@
 //! `tests/corpora.rs`, which shows it every input that was ever of interest. Nothing here knows the fuzzer.
 
 pub mod answer_head;
+pub mod client_print;
 pub mod codec;
 pub mod coding;
 mod dice;
@@ -14,14 +15,16 @@ pub mod path;
 pub mod request_head;
 mod served;
 mod stream;
+pub mod token;
 mod view;
 
 /// A check that panics where something does not hold.
 pub type Check = fn(&[u8]);
 
 /// Every target by its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Check); 9] = [
+pub const TARGETS: [(&str, Check); 11] = [
     ("answer_head", answer_head::check),
+    ("client_print", client_print::check),
     ("codec", codec::check),
     ("coding", coding::check),
     ("form", form::check),
@@ -30,4 +33,5 @@ pub const TARGETS: [(&str, Check); 9] = [
     ("multipart", multipart::check),
     ("path", path::check),
     ("request_head", request_head::check),
+    ("token", token::check),
 ];

@@ -246,6 +246,7 @@ mod tests {
             window: Window::Fixed,
             in_doubt: InDoubt::Hold,
             compare: true,
+            replays: true,
             outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
         })
     }

@@ -30,9 +30,7 @@ pub(super) fn compile(
     let also = match &section.also {
         Field::Absent => Some(None),
         Field::Broken => None,
-        Field::Given(at) => {
-            policy.as_ref().and_then(|policy| second::guard(&at.value, section, policy, report)).map(Some)
-        }
+        Field::Given(at) => second::guard(&at.value, section, policy.as_ref(), report).map(Some),
     };
     if let (Some(keys), Some(at), true) =
         (&keys, section.key.at(), policy.as_ref().is_some_and(|policy| policy.compare))
@@ -80,6 +78,14 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
     let ignore = fingerprint.ignore.value()?;
     let typed = fingerprint.normalize.at().and_then(|list| normalize::typed(list, report));
     let namespace = section.namespace.either(|stated| Some(&stated.value.0), || Some(&route.name.value()?.0))??;
+    let also = match &section.also {
+        Field::Absent => Some(None),
+        Field::Broken => None,
+        Field::Given(at) => {
+            let first = sources.as_deref().unwrap_or_default();
+            second::keys(&at.value, section, namespace, first, around, report).map(Some)
+        }
+    };
     let (sources, scope) = (sources?, scope?);
     // A scope that proves the caller leaves nothing for the credentials to prove.
     let unstated = || if scope::proves_the_caller(&scope) { Vec::new() } else { vec![AUTHORIZATION] };
@@ -97,11 +103,6 @@ fn keys(route: &Route, section: &Idempotency, around: &Around<'_>, report: &mut 
         Field::Absent => Some(None),
         Field::Broken => None,
         Field::Given(at) => probe::template(route, at, &sources, &scope, report).map(Some),
-    };
-    let also = match &section.also {
-        Field::Absent => Some(None),
-        Field::Broken => None,
-        Field::Given(at) => second::keys(&at.value, section, namespace, &sources, around, report).map(Some),
     };
     let client = client_word::compile(section, report);
     Some(keys::Settings {

@@ -204,7 +204,10 @@ fn url(at: &At<Text>, section: &Jwt, report: &mut Report) -> Option<Proof> {
         url.host().is_some_and(|host| !host.is_empty()) && !url.authority().is_some_and(|at| at.as_str().contains('@'))
     };
     let Some(url) = at.value.0.parse::<Uri>().ok().filter(whole) else {
-        report.fault(&at.place, "is no address: write one such as `https://id.example/.well-known/jwks.json`");
+        report.fault(
+            &at.place,
+            "is no address, or one with a user: write one such as `https://id.example/.well-known/jwks.json`",
+        );
         return None;
     };
     let settings = client_tls::settings(&section.tls, report)?;

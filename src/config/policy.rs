@@ -10,6 +10,7 @@ use super::reader::{At, Field};
 use super::route::Idempotency;
 use super::values::span_text;
 use super::{probe, reads, token_routes};
+use crate::gateway::OnDuplicate;
 use crate::keys;
 use crate::machine::Policy;
 
@@ -65,6 +66,7 @@ pub(super) fn compile(
         clock_skew: age?.skew,
         in_doubt: in_doubt?,
         compare: compare?,
+        replays: *section.duplicate.value()? == OnDuplicate::Replay,
         outcomes: section.outcomes.value()?.0.clone(),
     })
 }

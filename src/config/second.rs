@@ -7,12 +7,11 @@ use super::also::Also;
 use super::around::Around;
 use super::finding::{Place, Report};
 use super::key_source::KeySource;
-use super::policy::compare;
 use super::reader::{At, Field};
 use super::route::{Idempotency, Route};
 use super::scope::Scope;
 use super::values::span_text;
-use super::{key_source, scope};
+use super::{key_source, policy, scope};
 use crate::machine::{Policy, Window};
 use crate::{gateway, keys};
 
@@ -92,21 +91,35 @@ fn combined(section: &Idempotency, report: &mut Report) {
     }
 }
 
-/// What the route does by it. `policy` is the first key's.
-pub(super) fn guard(also: &Also, section: &Idempotency, policy: &Policy, report: &mut Report) -> Option<gateway::Also> {
+/// What the route does by it. `policy` is the first key's; none where that is refused.
+pub(super) fn guard(
+    also: &Also,
+    section: &Idempotency,
+    policy: Option<&Policy>,
+    report: &mut Report,
+) -> Option<gateway::Also> {
     stated_retention(also, report);
-    let retention = also.retention.either(|at| at.value.0, || policy.retention)?;
-    let doubt_retention = also.doubt_retention.either(|at| at.value.0, || policy.doubt_retention.max(retention))?;
-    if let Some(at) = also.doubt_retention.at().filter(|_| doubt_retention < retention) {
-        report.fault(
-            &at.place,
-            format!("{} is below `retention` ({}): raise it", span_text(doubt_retention), span_text(retention)),
-        );
+    let retention = also.retention.either(|at| Some(at.value.0), || Some(section.retention.value()?.0)).flatten();
+    if let (Some(doubt), Some(retention)) = (also.doubt_retention.at(), retention)
+        && doubt.value.0 < retention
+    {
+        let message = format!("{} is below `retention` ({}): raise it", span_text(doubt.value.0), span_text(retention));
+        report.fault(&doubt.place, message);
     }
-    let compare = compare(also.key.at()?, &also.fingerprint.value()?.compare, report)?;
-    let policy =
-        Policy { retention, doubt_retention, compare, clock_skew: None, window: Window::Fixed, ..policy.clone() };
+    let compare = also.key.at().zip(also.fingerprint.value());
+    let compare = compare.and_then(|(keys, fingerprint)| policy::compare(keys, &fingerprint.compare, report));
+    let (policy, retention, compare) = (policy?, retention?, compare?);
+    let doubt_retention = also.doubt_retention.either(|at| at.value.0, || policy.doubt_retention.max(retention))?;
     let duplicate = also.duplicate.either(|at| Some(at.value), || section.duplicate.value().copied())??;
+    let policy = Policy {
+        retention,
+        doubt_retention,
+        compare,
+        replays: duplicate == gateway::OnDuplicate::Replay,
+        clock_skew: None,
+        window: Window::Fixed,
+        ..policy.clone()
+    };
     let status =
         also.duplicate_status.either(|at| Some(at.value.0), || Some(section.duplicate_status.value()?.0))??;
     Some(gateway::Also { policy, duplicate, duplicate_status: status })

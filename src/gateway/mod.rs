@@ -196,6 +196,11 @@ impl Shared {
     }
 }
 
+/// Whether the gateway itself has answered, and nobody has read the request's body.
+fn is_own(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued)
+}
+
 /// How many requests may be under way on each route, by its name.
 fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> {
     routes.iter().map(|route| (route.name.as_str(), route.concurrency))
@@ -250,16 +255,13 @@ impl Gateway {
         let answer = self.answer(request, client, &mut tally).await;
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
         let page = cors.map(|cors| (cors, origin.as_ref()));
-        let refused = answer.is_err();
+        let own = answer.as_ref().map_or(true, |(_, verdict)| is_own(*verdict));
         let (mut response, verdict) = match answer {
-            Ok((response, verdict @ (Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued))) => {
-                (response, verdict)
-            }
-            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
             Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
+            Ok(answer) if own => answer,
+            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
         };
-        let unread = refused || matches!(verdict, Verdict::Answered | Verdict::LookedUp | Verdict::TokenIssued);
-        if unread && client.exchange.leaves_body() {
+        if own && client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use super::frame::{Frame, print};
 use super::source::{self, Found, Part, View};
-use super::{Caller, Missing, Refusal, Settings, Source, namespace_tag, operation, scope, settings};
+use super::{Caller, Missing, Refusal, Settings, Source, missing, namespace_tag, operation, scope, settings};
 use crate::machine::{self, OperationId, Print};
 
 /// A request's second key and scope.
@@ -25,7 +25,7 @@ pub(super) fn derive<'a>(
 ) -> Result<Option<Second<'a>>, Refusal> {
     let Some(also) = &settings.also else { return Ok(None) };
     let found = source::find(&also.sources, view)?;
-    refuse_missing(also, &found)?;
+    refuse_missing(also, &found, view)?;
     let own = also.scope.as_ref().map(|own| scope::values(own, view.headers, caller)).transpose()?;
     let Found::Key(parts) = found else { return Ok(None) };
     let operation = operation(&also.namespace, own.as_deref().unwrap_or(scope), &parts);
@@ -35,15 +35,15 @@ pub(super) fn derive<'a>(
 /// Refuses what the head alone shows to be refused.
 pub(super) fn check_head(settings: &Settings, view: &View<'_>, caller: &Caller) -> Result<(), Refusal> {
     let Some(also) = &settings.also else { return Ok(()) };
-    refuse_missing(also, &source::find(&also.sources, view)?)?;
+    refuse_missing(also, &source::find(&also.sources, view)?, view)?;
     also.scope.as_ref().map_or(Ok(()), |own| scope::values(own, view.headers, caller).map(|_| ()))
 }
 
-fn refuse_missing(also: &settings::Also, found: &Found<'_>) -> Result<(), Refusal> {
+fn refuse_missing(also: &settings::Also, found: &Found<'_>, view: &View<'_>) -> Result<(), Refusal> {
     if !matches!(found, Found::Absent) || also.missing == Missing::Pass {
         return Ok(());
     }
-    Err(Refusal::KeyMissing(format!("The request has no second key; it is looked for in: {}.", names(&also.sources))))
+    Err(missing("second key", &also.sources, view))
 }
 
 fn names(sources: &[Source]) -> String {

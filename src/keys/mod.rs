@@ -314,12 +314,19 @@ fn refuse_missing(settings: &Settings, found: &Found<'_>, view: &View<'_>) -> Re
     if !matches!(found, Found::Absent) || settings.missing == Missing::Pass {
         return Ok(());
     }
+    Err(missing("key", &settings.sources, view))
+}
+
+/// What is said where there is no key: where it would be, which of its parts are not there, and what the body is not.
+fn missing(what: &str, sources: &[Source], view: &View<'_>) -> Refusal {
     let listed =
         |sources: &mut dyn Iterator<Item = &Source>| sources.map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let sources = listed(&mut settings.sources.iter());
-    let parts = listed(&mut source::absent_parts(&settings.sources, view).into_iter());
-    let parts = if parts.is_empty() { parts } else { format!(" Not there, null or blank: {parts}.") };
-    Err(Refusal::KeyMissing(format!("The request has no key; it is looked for in: {sources}.{parts}")))
+    let absent = listed(&mut source::absent_parts(sources, view).into_iter());
+    let places = listed(&mut sources.iter());
+    let absent = if absent.is_empty() { absent } else { format!(" Not there, null or blank: {absent}.") };
+    let unfit = source::unfit(sources, view).map(|why| format!(" {why}")).unwrap_or_default();
+    let detail = format!("The request has no {what}; it is looked for in: {places}.{absent}{unfit}");
+    Refusal::KeyMissing(detail)
 }
 
 /// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.

@@ -138,6 +138,12 @@ pub(super) fn absent_parts<'a>(sources: &'a [Source], view: &View<'_>) -> Vec<&'
     sources.iter().map(leaves).filter(|leaves| leaves.len() > 1).flatten().filter(is_absent).collect()
 }
 
+/// Why the body can have no value for one of these sources: it is not of the kind that they read.
+pub(super) fn unfit(sources: &[Source], view: &View<'_>) -> Option<&'static str> {
+    let body = view.body?;
+    sources.iter().flat_map(leaves).find_map(|leaf| body.unfit_for(leaf.plain()))
+}
+
 /// Looks for the value of one source that has no parts.
 pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static str> {
     let (source, steps) = source.taken_apart();
@@ -255,6 +261,18 @@ impl<'a> Body<'a> {
     fn pointers(&self) -> impl Iterator<Item = &'a str> {
         let probed = self.settings.probe.iter().flat_map(ProbeTemplate::pointers);
         self.settings.all_sources().flatten().flat_map(leaves).filter_map(Source::pointer).chain(probed)
+    }
+
+    fn unfit_for(&self, source: &Source) -> Option<&'static str> {
+        let entity = self.entity();
+        match source {
+            Source::Json(_) | Source::Form(_) if entity.is_encoded() => Some("The body is compressed."),
+            Source::Json(_) => self.scanned().is_err().then_some("The body is no JSON."),
+            Source::Form(_) if entity.content != Content::Form => {
+                Some("The body is no form, by its type: that would be application/x-www-form-urlencoded.")
+            }
+            _ => None,
+        }
     }
 
     /// The value under a pointer. A body that is no JSON has none, whatever its type says.

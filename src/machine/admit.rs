@@ -86,7 +86,7 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),
         },
-        (State::Completed { .. }, _) if arrival.may_see(found.credentials) => {
+        (State::Completed { .. }, _) if !policy.replays || arrival.may_see(found.credentials) => {
             Admission::Duplicate(Duplicate::Completed(found.clone()))
         }
         (State::Completed { .. }, _) => Admission::Duplicate(Duplicate::Stranger(found.clone())),

@@ -24,6 +24,8 @@ pub struct Policy {
     pub in_doubt: InDoubt,
     /// Whether a changed request under the same key is refused (422) instead of counting as a duplicate.
     pub compare: bool,
+    /// Whether duplicates of an outcome are shown its answer. Where they are not, credentials have nothing to open.
+    pub replays: bool,
     /// Which answers are kept, released or held for doubt.
     pub outcomes: Outcomes,
 }

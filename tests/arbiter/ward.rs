@@ -148,6 +148,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         window: Window::Fixed,
         in_doubt,
         compare: true,
+        replays: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),
     }
 }

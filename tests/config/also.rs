@@ -137,10 +137,11 @@ fn what_does_not_go_with_a_second_key_is_refused() {
     let reads = format!("{reads}      {ORDERS}\n      safe_methods: collapse\n      retention: 1s\n");
     refused(&reads, "10:13 routes[0].idempotency.also", "has no meaning with `safe_methods: collapse`");
     // Everything that is wrong is told at once.
-    let all = errors(&with_guard(
-        "also: { key: [{ token: {} }], namespace: create-order, scope: { jwt_claim: sub } }\nmissing: pass",
-    ));
-    assert_eq!(all.len(), 4, "{all:#?}");
+    let also = "key: [{ token: {} }], namespace: create-order, scope: { jwt_claim: sub }, doubt_retention: 1h";
+    let all = errors(&with_guard(&format!("also: {{ {also} }}\nmissing: pass")));
+    assert_eq!(all.len(), 5, "{all:#?}");
+    let all = errors(&with_guard(&format!("also: {{ {also} }}")).replace("trusted_header", "client_certificate"));
+    assert_eq!(all.len(), 5, "with the first key's scope: {all:#?}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn exactly_one_thing_proves_a_token() {
         ("{ jwks_url: \"https://a/b\", unverified: true }", "stands beside `jwks_url`"),
         ("{ jwks_file: /nowhere/keys.json }", "`/nowhere/keys.json` cannot be read"),
         ("{ jwks_url: /keys }", "is no address"),
-        ("{ jwks_url: \"https://me:secret@id.example/keys\" }", "is no address"),
+        ("{ jwks_url: \"https://me:secret@id.example/keys\" }", "with a user"),
         ("{ jwks_url: \"ftp://id.example/keys\" }", "neither over"),
         ("{ jwks_url: \"http://127.0.0.1/keys\", tls: {} }", "belongs to an `https://` address"),
         ("{ unverified: true, tls: {} }", "belongs to `jwks_url` only"),

@@ -1,46 +1,43 @@
-//! A second key on a route, as clients see it: whatever the first one is, an order number passes once. What it says when it
-//! refuses, and that nothing of the first key is left then.
+//! A second key on a route, as clients see it: whatever the first one is, an order number passes once, and nothing is left of
+//! a first key that is refused. How doubts of a pair end is in `also_ends`.
 
-use std::collections::BTreeSet;
-use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use oncegate::clock::Clock;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::client::{Answer, Call, connect};
+use crate::client::{Answer, Call};
 use crate::gateway::{Gateway, wait_until};
 use crate::upstream::{DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 use crate::{yaml, yaml_to};
 
 const REFUSED: &str = r#"oncegate_also_refused_total{route="create-order"}"#;
-const DOUBTS: &str = r#"oncegate_doubts{route="create-order"}"#;
 const RESERVED: &str = r#"oncegate_store_seconds_count{op="reserve"}"#;
 const REMOVED: &str = r#"oncegate_store_seconds_count{op="remove"}"#;
 
 /// A guard with two keys: `also` holds what goes into it after its key, `more` further lines of the guard.
-fn guard(also: &str, more: &str) -> String {
+pub(crate) fn guard(also: &str, more: &str) -> String {
     let scope = if more.contains("scope:") { "" } else { "scope: none\n" };
     let key = if also.contains("key:") { "" } else { "key: [ { json: /order_no } ], " };
     format!("key: [ {{ header: Idempotency-Key }} ]\n{scope}also: {{ {key}{also} }}\n{more}")
 }
 
-fn gateway(upstream: &ScriptedUpstream, also: &str, more: &str) -> Gateway {
+pub(crate) fn gateway(upstream: &ScriptedUpstream, also: &str, more: &str) -> Gateway {
     Gateway::start(&yaml(upstream, &guard(also, more), ""))
 }
 
 /// Every answer is another one.
-fn numbered(status: u16) -> ScriptedUpstream {
+pub(crate) fn numbered(status: u16) -> ScriptedUpstream {
     numbered_with(move |number, _| Reply::whole(status, &[], format!("answer {number}")))
 }
 
-fn numbered_with(script: impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static) -> ScriptedUpstream {
+pub(crate) fn numbered_with(script: impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static) -> ScriptedUpstream {
     let count = AtomicUsize::new(0);
     ScriptedUpstream::start(move |request| script(1 + count.fetch_add(1, Ordering::SeqCst), request))
 }
 
-fn pay(key: &str, order: &str) -> Call {
+pub(crate) fn pay(key: &str, order: &str) -> Call {
     pay_more(key, order, 5)
 }
 
@@ -54,25 +51,25 @@ fn numbered_call(key: &str, order: &str, amount: u32) -> Call {
 }
 
 /// Status and code.
-fn told(answer: &Answer) -> (u16, Option<String>) {
+pub(crate) fn told(answer: &Answer) -> (u16, Option<String>) {
     (answer.status, answer.code())
 }
 
-fn refused(status: u16, code: &str) -> (u16, Option<String>) {
+pub(crate) fn refused(status: u16, code: &str) -> (u16, Option<String>) {
     (status, Some(code.to_owned()))
 }
 
-fn detail(answer: &Answer) -> String {
+pub(crate) fn detail(answer: &Answer) -> String {
     let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"));
     problem["detail"].as_str().unwrap().to_owned()
 }
 
 /// It ran now: its answer is the upstream's last one.
-fn ran(answer: &Answer, upstream: &ScriptedUpstream) -> bool {
+pub(crate) fn ran(answer: &Answer, upstream: &ScriptedUpstream) -> bool {
     answer.text() == format!("answer {}", upstream.requests().len()) && !answer.is_replay()
 }
 
-fn replayed(answer: &Answer, text: &str) -> bool {
+pub(crate) fn replayed(answer: &Answer, text: &str) -> bool {
     answer.is_replay() && answer.text() == text
 }
 
@@ -361,98 +358,6 @@ fn the_apis_own_word_on_time_holds_for_both() {
     wait_until("and the key", || gateway.send(&pay("k", "B")).status == 201);
     assert_eq!(upstream.requests().len(), 3);
     assert!(gateway.send(&pay("other", "A")).is_replay(), "the second time nothing was said of it");
-}
-
-fn doubts(gateway: &Gateway) -> Vec<Value> {
-    let answer = gateway.get_admin("/api/v1/doubts");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let page: Value = serde_json::from_slice(&answer.body).unwrap();
-    page["doubts"].as_array().unwrap().clone()
-}
-
-fn resolve(gateway: &Gateway, doubt: &Value, word: &Value) -> Answer {
-    let id = doubt["id"].as_str().unwrap();
-    Call::post(&format!("/api/v1/keys/{id}/resolve")).json(&word.to_string()).send(gateway.admin)
-}
-
-/// A gateway that was killed while its upstream worked on `k` for order A, and has come back. It has swept.
-fn crashed() -> (Gateway, ScriptedUpstream) {
-    let upstream = numbered_with(|number, _| match number {
-        1 => Reply::silence(),
-        _ => Reply::whole(201, &[], format!("answer {number}")),
-    });
-    let text = yaml(&upstream, &guard("", "lease: 500ms"), "sweep_interval: 1s");
-    let mut gateway = Gateway::start(&text);
-    let mut client = connect(gateway.address).unwrap();
-    client.write_all(&pay("k", "A").bytes()).unwrap();
-    upstream.wait_for_requests(1);
-    gateway.kill();
-    gateway.restart();
-    wait_until("the sweep has found it", || {
-        let counted = gateway.metric(DOUBTS);
-        assert!(counted <= 1.0, "two keys, one trouble");
-        counted == 1.0 && doubts(&gateway).len() == 2
-    });
-    (gateway, upstream)
-}
-
-#[test]
-fn after_a_crash_both_keys_are_in_doubt_and_executed_said_of_either_ends_both() {
-    let answer = json!({"status": 201, "body": "booked"});
-    said_of_either(&json!({"outcome": "executed", "reason": "in the books", "answer": answer}), |gateway, upstream| {
-        for key in ["k", "fresh"] {
-            assert!(replayed(&gateway.send(&pay(key, "A")), "booked"), "{key}");
-        }
-        assert_eq!(upstream.requests().len(), 1);
-    });
-}
-
-#[test]
-fn after_a_crash_both_keys_are_in_doubt_and_not_executed_said_of_either_frees_both() {
-    said_of_either(&json!({"outcome": "not-executed", "reason": "not in the books"}), |gateway, upstream| {
-        assert!(ran(&gateway.send(&pay("fresh", "A")), upstream));
-        assert!(ran(&gateway.send(&pay("k", "B")), upstream));
-    });
-}
-
-fn said_of_either(word: &Value, then: impl Fn(&Gateway, &ScriptedUpstream)) {
-    for which in ["key", "also"] {
-        let (gateway, upstream) = crashed();
-        let found = doubts(&gateway);
-        let names: BTreeSet<_> = found.iter().map(|doubt| doubt["key"].as_str().unwrap()).collect();
-        assert_eq!(names, BTreeSet::from(["also", "key"]));
-        assert_eq!((&found[0]["beside"], &found[1]["beside"]), (&found[1]["id"], &found[0]["id"]));
-        for (key, order) in [("k", "A"), ("fresh", "A")] {
-            assert_eq!(told(&gateway.send(&pay(key, order))), refused(409, "outcome-unknown"));
-        }
-        assert_eq!(told(&gateway.send(&pay("k", "B"))), refused(422, "key-reused"));
-        let asked = found.iter().find(|doubt| doubt["key"] == which).unwrap();
-        let done = resolve(&gateway, asked, word);
-        assert_eq!(done.status, 200, "{done:?}");
-        assert_eq!(doubts(&gateway), Vec::<Value>::new(), "{which}");
-        let other = found.iter().find(|doubt| doubt["key"] != which).unwrap();
-        let late = resolve(&gateway, other, word);
-        assert!(late.status == 409 || late.status == 404, "{late:?}");
-        then(&gateway, &upstream);
-        wait_until("the sweep sees that too", || gateway.metric(DOUBTS) == 0.0);
-    }
-}
-
-#[test]
-fn a_doubt_under_retry_is_tried_again_under_both_of_its_keys_alone() {
-    let upstream = numbered_with(|number, _| match number {
-        1 => Reply::reset(),
-        _ => Reply::whole(201, &[], format!("answer {number}")),
-    });
-    let gateway = gateway(&upstream, "", "in_doubt: retry");
-    assert_eq!(told(&gateway.send(&pay("k", "A"))), refused(502, "upstream-failed"));
-    let fresh = gateway.send(&pay("fresh", "A"));
-    assert_eq!(told(&fresh), refused(409, "outcome-unknown"));
-    assert!(detail(&fresh).contains("second key"), "{}", fresh.text());
-    assert!(ran(&gateway.send(&pay("k", "A")), &upstream));
-    assert_eq!(upstream.requests()[1].text("Oncegate-Attempt"), "2");
-    assert!(replayed(&gateway.send(&pay("fresh", "A")), "answer 2"));
-    assert!(ran(&gateway.send(&pay("fresh", "B")), &upstream));
 }
 
 #[test]

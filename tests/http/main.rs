@@ -19,6 +19,7 @@ mod admin;
 mod admin_doubts;
 mod advice;
 mod also;
+mod also_ends;
 mod answers;
 mod bounds;
 mod client_prints;

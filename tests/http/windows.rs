@@ -95,6 +95,27 @@ fn a_fixed_window(shop: &Shop) {
     rush(shop, "cid");
 }
 
+/// A refresh of the credentials, or a signature that each sending has anew, opens no window: nothing is shown that they
+/// would have to open.
+#[test]
+fn a_duplicate_with_other_credentials_is_one_like_any_other_where_nothing_is_replayed() {
+    let shop = Shop::embedded("duplicate: reject\nduplicate_status: 200\nwindow: sliding\nretention: 10s");
+    let order = |credentials: &str| {
+        let call = Call::post("/orders").header("X-User", "ann").header("Authorization", credentials);
+        shop.gateways[0].send(&call.json(r#"{"sku":"p1"}"#))
+    };
+    let mut ends = vec![order("Bearer 1").header("idempotency-expires").unwrap().to_owned()];
+    let mut turn = 1;
+    wait_until("its end has moved", || {
+        turn += 1;
+        let answer = order(&format!("Bearer {turn}"));
+        assert_eq!((answer.status, answer.header("x-idempotent-retry")), (200, Some("true")), "{}", answer.text());
+        ends.push(answer.header("idempotency-expires").unwrap().to_owned());
+        ends.last() > ends.first()
+    });
+    assert_eq!(shop.upstream.requests().len(), 1);
+}
+
 #[test]
 fn a_fixed_window_ends_a_retention_after_the_order() {
     a_fixed_window(&Shop::embedded("duplicate: reject\nwindow: fixed\nretention: 1500ms"));

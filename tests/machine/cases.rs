@@ -234,6 +234,17 @@ fn a_stranger_sees_no_replay_and_a_proven_caller_does() {
 }
 
 #[test]
+fn where_nothing_is_replayed_there_are_no_strangers() {
+    let mut system = hold();
+    system.policy.replays = false;
+    let held = begin(&mut system, 1);
+    let ending = kept(&system, 1);
+    system.settle(&held, &ending);
+    let told = system.admit(Look { caller: Some(2), ..PLAIN }, 2);
+    assert!(matches!(told, Told::Refused(Duplicate::Completed(_))), "{told:?}");
+}
+
+#[test]
 fn credentials_asked_for_only_now_cannot_match() {
     let mut system = hold();
     let Told::Act(held) = system.admit(Look { caller: None, ..PLAIN }, 1) else { panic!("refused") };

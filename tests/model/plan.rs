@@ -106,6 +106,7 @@ fn policy(in_doubt: InDoubt) -> Policy {
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
         in_doubt,
         compare: true,
+        replays: true,
         clock_skew: None,
         window: Window::Fixed,
         outcomes: Outcomes::new(Preset::SuccessOnly, BTreeMap::new()),

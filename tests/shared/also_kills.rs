@@ -35,9 +35,14 @@ struct Scene {
 
 impl Scene {
     fn new(upstream: ScriptedUpstream, sweep: &str) -> Self {
+        Self::guarded(upstream, sweep, "")
+    }
+
+    /// The same with further lines of the guard.
+    fn guarded(upstream: ScriptedUpstream, sweep: &str, more: &str) -> Self {
         let redis = RedisServer::start();
         let between = Interceptor::to(redis.port());
-        let guard = "also: { key: [ { json: /order_no } ] }\nlease: 2s";
+        let guard = &format!("also: {{ key: [ {{ json: /order_no }} ] }}\nlease: 2s\n{more}");
         // It waits for its store for longer than it lives; and it makes nothing up that others are to find.
         let slow = format!("workers: 1\n{NEVER_SWEPT}\nstore: {}", store(&between.url(), Duration::from_mins(1)));
         let dying = Gateway::start(&yaml(&upstream, &between.url(), guard, &slow));
@@ -82,6 +87,19 @@ impl Scene {
 
     fn told(&self, key: &str, order: &str) -> (u16, Option<String>) {
         told(&self.other.send(&pay(key, order)))
+    }
+
+    /// What a request is told once nothing of it runs any more.
+    fn ends(&self, key: &str, order: &str) -> Answer {
+        let mut last = self.other.send(&pay(key, order));
+        wait_until("nothing of it runs", || {
+            let runs = told(&last) == refused(409, "request-in-flight");
+            if runs {
+                last = self.other.send(&pay(key, order));
+            }
+            !runs
+        });
+        last
     }
 
     /// Waits until the sweep counts one doubt. It has never counted more.
@@ -214,8 +232,8 @@ fn killed_while_the_api_works_both_are_one_doubt_until_somebody_knows() {
 }
 
 /// A gateway that died when one half of an outcome was written, and the half of this namespace was not.
-fn between_the_settles(missing: &'static str, sweep: &str) -> Scene {
-    let mut scene = Scene::new(ScriptedUpstream::start(books), sweep);
+fn between_the_settles(missing: &'static str, sweep: &str, more: &str) -> Scene {
+    let mut scene = Scene::guarded(ScriptedUpstream::start(books), sweep, more);
     scene.between.hold(move |write| is_outcome(write) && write.is_in(missing));
     let _client = scene.ask();
     let there = if missing == FIRST { SECOND } else { FIRST };
@@ -228,7 +246,7 @@ fn between_the_settles(missing: &'static str, sweep: &str) -> Scene {
 #[test]
 fn killed_between_the_settles_the_sweep_makes_up_the_other_half() {
     for missing in [FIRST, SECOND] {
-        let scene = between_the_settles(missing, SWEPT);
+        let scene = between_the_settles(missing, SWEPT, "");
         wait_until("nobody asks, and it is made up", || {
             assert_eq!(scene.other.metric(DOUBTS), 0.0, "nothing of it is unknown");
             scene.is(missing) == "completed"
@@ -241,8 +259,9 @@ fn killed_between_the_settles_the_sweep_makes_up_the_other_half() {
 
 #[test]
 fn killed_between_the_settles_a_duplicate_makes_up_the_other_half() {
-    for missing in [FIRST, SECOND] {
-        let scene = between_the_settles(missing, NEVER_SWEPT);
+    // A doubt that may be tried again is none: what was executed is not forwarded again.
+    for (missing, more) in [(FIRST, ""), (SECOND, ""), (FIRST, "in_doubt: retry"), (SECOND, "in_doubt: retry")] {
+        let scene = between_the_settles(missing, NEVER_SWEPT, more);
         let call = pay(if missing == FIRST { "k" } else { "fresh" }, "A");
         wait_until("its lease has ended", || {
             let answer = scene.other.send(&call);
@@ -291,6 +310,45 @@ fn killed_after_both_settles_both_have_the_answer() {
     scene.dying.kill();
     scene.both_are_replayed();
     assert_eq!(scene.other.metric(DOUBTS), 0.0);
+}
+
+/// Whatever it was about with each of many orders.
+#[test]
+fn killed_in_the_middle_of_many_no_order_runs_twice_and_its_keys_agree() {
+    const ORDERS: usize = 24;
+    let upstream = ScriptedUpstream::start(|request| {
+        std::thread::sleep(Duration::from_millis(rand::random_range(0..10)));
+        books(request)
+    });
+    let mut scene = Scene::new(upstream, SWEPT);
+    for round in 0..3 {
+        let name = |number: usize| format!("{round}-{number}");
+        let before = scene.upstream.requests().len();
+        let enough = before + rand::random_range(1..ORDERS / 2);
+        std::thread::scope(|scope| {
+            for number in 0..ORDERS {
+                let (call, to) = (pay(&format!("k{}", name(number)), &name(number)), scene.dying.address);
+                // Most of them get no answer.
+                scope.spawn(move || drop(call.try_send(to)));
+            }
+            wait_until("it is in the middle of it", || scene.upstream.requests().len() >= enough);
+            scene.dying.kill();
+        });
+        for order in (0..ORDERS).map(name) {
+            let by_key = scene.ends(&format!("k{order}"), &order);
+            let ran_before = scene.executed(&order);
+            let by_order = scene.ends(&format!("fresh{order}"), &order);
+            let unknown = refused(409, "outcome-unknown");
+            if told(&by_key) == unknown {
+                let never_claimed = by_order.status == 201 && !by_order.is_replay() && ran_before == 0;
+                assert!(told(&by_order) == unknown || never_claimed, "{order}: {by_order:?}");
+            } else {
+                assert!(by_key.status == 201 && by_order.is_replay(), "{order}: {by_key:?} {by_order:?}");
+            }
+            assert!(scene.executed(&order) <= 1, "{order} ran twice");
+        }
+        scene.dying.restart();
+    }
 }
 
 /// Not killed, but cut off from its store between the two claims: it gives the first one back.

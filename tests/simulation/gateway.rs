@@ -1,13 +1,15 @@
 //! A simulated gateway: the loops of the arbiter, cut into steps between which anything may happen.
 
-use oncegate::machine::{Admission, AttemptId, Duplicate, Ending, Record, Settled, State, Time};
+use oncegate::machine::{Admission, AttemptId, Duplicate, Ending, Record, State, Time};
 use oncegate::store::Written;
 
 use super::audit::Broken;
 use super::dice::Dice;
+use super::pair::Half;
 use super::rules::Mutation;
 use super::store::{Call, Owner, short};
-use super::world::{ATTEMPT_TIMEOUT, Step, World, arrival, skewed};
+use super::task::{Phase, Task};
+use super::world::{ATTEMPT_TIMEOUT, Step, World, skewed};
 
 /// How long a request asks the store for admission before it gives up.
 const ADMISSION_TIMEOUT: u64 = 5_000;
@@ -22,75 +24,6 @@ pub(crate) struct Gateway {
     pub(crate) tasks: Vec<Task>,
     /// Claims whose replies were lost.
     pub(crate) unconfirmed: Vec<(usize, Record)>,
-}
-
-pub(crate) struct Task {
-    pub(crate) id: u64,
-    pub(crate) op: usize,
-    pub(crate) variant: u8,
-    pub(crate) phase: Phase,
-    /// When the attempt got its name; its timeout counts from here.
-    pub(crate) begun: u64,
-    /// A claim of this request whose reply was lost, while the request still asks.
-    unsure: Option<Record>,
-    /// The request goes on to ask for admission once the withdrawal is through.
-    pub(crate) then_admit: bool,
-}
-
-/// Where a task stands. The number is the message that it waits for.
-#[derive(Debug, Clone)]
-pub(crate) enum Phase {
-    Admit {
-        attempt: AttemptId,
-        found: Option<Record>,
-    },
-    Claiming {
-        message: u64,
-        attempt: AttemptId,
-        found: Option<Record>,
-        record: Record,
-    },
-    Lapsing {
-        message: u64,
-        attempt: AttemptId,
-        record: Record,
-    },
-    /// Holds the permit, and has not sent anything.
-    Ready {
-        held: Record,
-    },
-    Running {
-        held: Record,
-        beat: Option<(u64, Record)>,
-    },
-    Settle {
-        held: Record,
-        found: Option<Record>,
-        ending: Ending,
-    },
-    Settling {
-        message: u64,
-        held: Record,
-        found: Option<Record>,
-        ending: Ending,
-        settled: Settled,
-    },
-    /// An unconfirmed claim, taken back as an attempt that was not sent.
-    Withdraw {
-        claim: Record,
-        found: Option<Record>,
-    },
-    Withdrawing {
-        message: u64,
-        claim: Record,
-    },
-    Sweeping {
-        message: u64,
-    },
-    Swept {
-        message: u64,
-    },
-    Over,
 }
 
 impl Gateway {
@@ -113,17 +46,19 @@ impl World {
         skewed(self.now, if wall { gateway.wall_error } else { gateway.error })
     }
 
-    pub(crate) fn name(&mut self, op: usize, variant: u8) -> AttemptId {
+    pub(crate) fn name(&mut self, ops: &[usize], variant: u8) -> AttemptId {
         self.names += 1;
         let attempt = AttemptId(u128::from(self.names).to_be_bytes());
-        self.audit.minted(op, attempt, variant);
+        self.audit.minted(ops, attempt, variant);
         attempt
     }
 
-    pub(crate) fn start(&mut self, at: usize, op: usize, variant: u8, phase: Phase) -> u64 {
+    pub(crate) fn start(&mut self, at: usize, ops: Vec<usize>, variant: u8, phase: Phase) -> u64 {
         self.names += 1;
         let id = self.names;
-        let task = Task { id, op, variant, phase, begun: self.now, unsure: None, then_admit: false };
+        let (held, begun) = (Vec::new(), self.now);
+        let task =
+            Task { id, ops, held, variant, phase, begun, unsure: None, keeps: None, then_admit: false, looked: false };
         self.gateways[at].tasks.push(task);
         id
     }
@@ -134,11 +69,12 @@ impl World {
 
     pub(crate) fn request_arrives(&mut self) {
         let Some(at) = self.dice.place(self.gateways.len()) else { return };
-        let Some(op) = self.dice.place(self.policies.len()) else { return };
-        let variant = u8::from(self.dice.chance(5));
-        let attempt = self.name(op, variant);
-        let task = self.start(at, op, variant, Phase::Admit { attempt, found: None });
-        self.note(|| format!("gateway {at} task {task}: request {variant} for op {op}, would be {}", short(attempt)));
+        let (ops, variant) = self.what_is_asked(at);
+        let attempt = self.name(&ops, variant);
+        let task = self.start(at, ops.clone(), variant, Phase::Admit { attempt, found: None });
+        self.note(|| {
+            format!("gateway {at} task {task}: request {variant} for ops {ops:?}, would be {}", short(attempt))
+        });
     }
 
     /// One task takes its next step, if it waits for nothing.
@@ -149,10 +85,10 @@ impl World {
         let phase = std::mem::replace(&mut task.phase, Phase::Over);
         task.phase = match phase {
             Phase::Admit { attempt, found } => self.admit(at, &mut task, attempt, found)?,
-            Phase::Ready { held } => self.forward(at, &task, held)?,
-            Phase::Running { held, beat } => self.heartbeat(at, &task, held, beat),
+            Phase::Ready { halves } => self.forward(at, &task, halves)?,
+            Phase::Running { halves } => self.heartbeat(at, &task, halves),
             Phase::Settle { held, found, ending } => self.settle(at, &task, held, found, ending),
-            Phase::Withdraw { claim, found } => self.withdraw(at, &mut task, claim, found.as_ref()),
+            Phase::Withdraw { op, claim, found } => self.withdraw(at, &mut task, op, claim, found.as_ref()),
             waiting => waiting,
         };
         self.keep(at, task);
@@ -175,21 +111,33 @@ impl World {
         if self.now - task.begun > ADMISSION_TIMEOUT {
             return Ok(self.gives_up(at, task, attempt));
         }
-        if let Some(claim) = self.own_unconfirmed(at, task.op, found.as_ref(), attempt) {
-            self.gives_up(at, task, attempt);
+        if let Some(claim) = self.own_unconfirmed(at, task.op(), found.as_ref(), attempt) {
+            let op = task.op();
             task.then_admit = true;
-            return Ok(Phase::Withdraw { claim, found });
+            // Where a claim of its own may be stored too, it goes on under another name.
+            if task.unsure.is_some() {
+                self.gives_up(at, task, attempt);
+            } else {
+                task.keeps = Some(attempt);
+            }
+            return Ok(Phase::Withdraw { op, claim, found });
         }
-        let (op, owner) = (task.op, self.owner(at, task.id));
+        let (op, owner) = (task.op(), self.owner(at, task.id));
         let now = self.gateway_time(at);
-        match self.rules.admit(found.as_ref(), &arrival(op, task.variant), &self.policies[op], attempt, now) {
+        if let Some(doubt) = found.as_ref().filter(|found| self.looks_beside(task, found)) {
+            let message = self.look_beside(owner, doubt);
+            return Ok(Phase::Beside { message, attempt, found: doubt.clone() });
+        }
+        task.looked = false;
+        let (arrival, found) = (task.arrival(), self.met(task, found));
+        match self.rules.admit(found.as_ref(), &arrival, &self.policies[op], attempt, now) {
             Admission::Claim { expect, record } => {
                 let message = self.send(owner, op, Call::Write { expect, record: record.clone() }, None);
                 Ok(Phase::Claiming { message, attempt, found, record })
             }
             Admission::Own(held) => {
                 self.note(|| format!("task {} recognises its own claim", owner.task));
-                Ok(self.confirmed(at, op, held))
+                Ok(self.confirmed(at, task, held))
             }
             Admission::Lapse { expect, record } => {
                 let message = self.send(owner, op, Call::Write { expect, record: record.clone() }, None);
@@ -200,18 +148,34 @@ impl World {
                 if let Duplicate::Completed(record) = &duplicate {
                     self.audit.shown(self.now, op, task.variant, record)?;
                 }
-                Ok(self.gives_up(at, task, attempt))
+                Ok(self.refused(at, task, attempt))
             }
             // No key here says when it was made.
             Admission::Untimely(_) => Ok(self.gives_up(at, task, attempt)),
         }
     }
 
-    /// The request will not act under this name. A claim that may be stored is left to be withdrawn.
-    fn gives_up(&mut self, at: usize, task: &mut Task, attempt: AttemptId) -> Phase {
-        self.audit.ended(self.now, attempt);
-        self.gateways[at].unconfirmed.extend(task.unsure.take().map(|claim| (task.op, claim)));
+    /// The request will not act under this name. A claim that may be stored is left to be withdrawn; what it holds is freed.
+    pub(crate) fn gives_up(&mut self, at: usize, task: &mut Task, attempt: AttemptId) -> Phase {
+        let op = task.op();
+        for op in &task.ops {
+            self.audit.given_up(self.now, *op, attempt);
+        }
+        self.gateways[at].unconfirmed.extend(task.unsure.take().map(|claim| (op, claim)));
+        let held = std::mem::take(&mut task.held);
+        self.ends(at, held, &Ending::NotSent);
         Phase::Over
+    }
+
+    /// The request is told that it may not act.
+    fn refused(&mut self, at: usize, task: &mut Task, attempt: AttemptId) -> Phase {
+        if !task.held.is_empty() {
+            self.note(|| format!("{} is refused by its second", short(attempt)));
+            if self.rules.broken(Mutation::FirstNotFreed) {
+                task.held.clear();
+            }
+        }
+        self.gives_up(at, task, attempt)
     }
 
     /// The unconfirmed claim that stands in the way, if it is this gateway's and not the request's own.
@@ -221,27 +185,49 @@ impl World {
         claims.find(|(_, claim)| claim.fence.attempt == found.fence.attempt).map(|(_, claim)| claim.clone())
     }
 
-    fn confirmed(&mut self, at: usize, op: usize, held: Record) -> Phase {
-        let own = |(of, claim): &(usize, Record)| *of == op && claim.fence.attempt == held.fence.attempt;
+    fn confirmed(&mut self, at: usize, task: &mut Task, held: Record) -> Phase {
+        let (op, attempt) = (task.op(), held.fence.attempt);
+        let own = |(of, claim): &(usize, Record)| *of == op && claim.fence.attempt == attempt;
         self.gateways[at].unconfirmed.retain(|entry| !own(entry));
-        Phase::Ready { held }
+        task.unsure = None;
+        task.held.push(Half { op, record: held, beat: None });
+        if task.held.len() < task.ops.len() && !self.rules.broken(Mutation::SecondClaimedAfterSending) {
+            return Phase::Admit { attempt, found: None };
+        }
+        Phase::Ready { halves: std::mem::take(&mut task.held) }
     }
 
-    fn forward(&mut self, at: usize, task: &Task, held: Record) -> Result<Phase, Broken> {
-        let attempt = held.fence.attempt;
+    fn forward(&mut self, at: usize, task: &Task, halves: Vec<Half>) -> Result<Phase, Broken> {
+        let attempt = halves[0].record.fence.attempt;
         // One that stood still after its look at the lease does not know that it is late.
-        let ended = !matches!(held.state, State::InFlight { lease, .. } if self.gateway_time(at) < lease);
+        let now = self.gateway_time(at);
+        let holds = |half: &Half| matches!(half.record.state, State::InFlight { lease, .. } if now < lease);
+        let ended = !halves.iter().all(holds);
         let late = ended && !(self.faults && self.dice.chance(20));
         if late || self.now >= task.begun + ATTEMPT_TIMEOUT || (self.faults && self.dice.chance(15)) {
             self.note(|| format!("{} is not sent", short(attempt)));
-            self.audit.ended(self.now, attempt);
-            return Ok(Phase::Settle { found: Some(held.clone()), held, ending: Ending::NotSent });
+            let first = halves.iter().all(|half| half.record.number == 1);
+            for op in &task.ops {
+                self.audit.ended(self.now, *op, attempt);
+                if first {
+                    self.audit.given_up(self.now, *op, attempt);
+                }
+            }
+            self.ends(at, halves, &Ending::NotSent);
+            return Ok(Phase::Over);
         }
-        self.note(|| format!("{} of op {} goes to the upstream", short(attempt), task.op));
-        self.audit.forwarded(self.now, task.op, attempt)?;
+        self.note(|| format!("{} of ops {:?} goes to the upstream", short(attempt), task.ops));
         let owner = self.owner(at, task.id);
-        self.goes_upstream(task.op, task.variant, attempt, owner);
-        Ok(Phase::Running { held, beat: None })
+        for op in &task.ops {
+            self.audit.forwarded(self.now, *op, attempt)?;
+        }
+        if let [_, second] = task.ops[..]
+            && halves.len() == 1
+        {
+            self.claims_too_late(at, task, second, attempt);
+        }
+        self.goes_upstream(task.ops.clone(), task.variant, attempt, owner);
+        Ok(Phase::Running { halves })
     }
 
     /// The reply to a task's message, or its absence.
@@ -255,18 +241,19 @@ impl World {
             Phase::Claiming { message: of, attempt, found, record } if of == message => {
                 self.claim_heard(at, &mut task, attempt, found, record, reply)
             }
-            Phase::Lapsing { message: of, attempt, record } if of == message => match reply {
-                Some(Written::Done) => Phase::Admit { attempt, found: Some(record) },
-                Some(Written::Lost(found)) => Phase::Admit { attempt, found },
-                None => Phase::Admit { attempt, found: None },
-            },
-            Phase::Running { held, beat: Some((of, renewed)) } if of == message => match reply {
-                Some(Written::Done) => Phase::Running { held: renewed, beat: None },
-                Some(Written::Lost(Some(found))) if found.fence.attempt == held.fence.attempt => {
-                    Phase::Running { held: found, beat: None }
+            Phase::Lapsing { message: of, attempt, record } | Phase::EndingBy { message: of, attempt, record }
+                if of == message =>
+            {
+                match reply {
+                    Some(Written::Done) => Phase::Admit { attempt, found: Some(record) },
+                    Some(Written::Lost(found)) => Phase::Admit { attempt, found },
+                    None => Phase::Admit { attempt, found: None },
                 }
-                _ => Phase::Running { held, beat: None },
-            },
+            }
+            Phase::Beside { message: of, attempt, found } if of == message => {
+                self.beside_heard(at, &mut task, attempt, found, reply)
+            }
+            Phase::Running { halves } => Phase::Running { halves: beats_heard(halves, message, reply) },
             Phase::Settling { message: of, held, found, ending, settled } if of == message => match reply {
                 Some(Written::Done) => {
                     self.note(|| format!("{} is settled: {settled:?}", short(held.fence.attempt)));
@@ -275,13 +262,16 @@ impl World {
                 Some(Written::Lost(found)) => Phase::Settle { held, found, ending },
                 None => Phase::Settle { held, found, ending },
             },
-            Phase::Withdrawing { message: of, claim } if of == message => match reply {
-                Some(Written::Done) => self.withdrawn(at, &mut task, claim.fence.attempt),
-                Some(Written::Lost(found)) => Phase::Withdraw { claim, found },
-                None => Phase::Over,
+            Phase::Withdrawing { message: of, op, claim } if of == message => match reply {
+                Some(Written::Done) => self.withdrawn(at, &mut task, op, claim.fence.attempt),
+                Some(Written::Lost(found)) => Phase::Withdraw { op, claim, found },
+                None => self.not_withdrawn(at, &mut task),
             },
             Phase::Sweeping { message: of } if of == message => self.sweep_heard(at, &task, reply),
-            Phase::Swept { message: of } if of == message => Phase::Over,
+            Phase::Swept { message: of, doubt } if of == message => self.swept(at, &task, doubt, reply.as_ref()),
+            Phase::SweptBeside { message: of, doubt } if of == message => self.swept_beside(at, &task, &doubt, reply),
+            Phase::Word(word) if word.message == message => self.word_heard(at, &task, word, reply),
+            Phase::Last { message: of } if of == message => Phase::Over,
             other => other,
         };
         self.keep(at, task);
@@ -297,7 +287,7 @@ impl World {
         reply: Option<Written>,
     ) -> Phase {
         match reply {
-            Some(Written::Done) => self.confirmed(at, task.op, record),
+            Some(Written::Done) => self.confirmed(at, task, record),
             Some(Written::Lost(found)) => Phase::Admit { attempt, found },
             // The request asks once more under the same name, or gives up and leaves the claim to be withdrawn.
             None => {
@@ -306,4 +296,19 @@ impl World {
             }
         }
     }
+}
+
+fn beats_heard(mut halves: Vec<Half>, message: u64, reply: Option<Written>) -> Vec<Half> {
+    let Some(half) = halves.iter_mut().find(|half| half.beat.as_ref().is_some_and(|(of, _)| *of == message)) else {
+        return halves;
+    };
+    let beat = half.beat.take();
+    match (reply, beat) {
+        (Some(Written::Done), Some((_, renewed))) => half.record = renewed,
+        (Some(Written::Lost(Some(found))), _) if found.fence.attempt == half.record.fence.attempt => {
+            half.record = found;
+        }
+        _ => {}
+    }
+    halves
 }

@@ -34,6 +34,24 @@ pub(crate) enum Mutation {
     WallClock,
     /// A changed request counts as a retry.
     ChangedIsSame,
+    /// The second of two is claimed when the request has been sent.
+    SecondClaimedAfterSending,
+    /// Of two, the first alone is settled.
+    SecondNotSettled,
+    /// Refused by the second, the first is not freed.
+    FirstNotFreed,
+    /// One gateway claims the first before the second, another one the second before the first.
+    OrderDiffers,
+    /// A doubt is tried again under whichever first key.
+    AnothersDoubtIsTried,
+    /// Nobody looks at what was held beside a doubt.
+    NobodyLooksBeside,
+    /// That nothing is known of what was held beside a doubt counts as proof that nothing was done.
+    AbsentBesideFrees,
+    /// A doubt ends by the outcome of whichever pair.
+    AnothersOutcomeCounts,
+    /// Somebody's word ends the half that was asked for, and no more.
+    WordEndsOneHalf,
 }
 
 /// The verbs, as the simulated gateways use them.

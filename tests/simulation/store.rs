@@ -91,6 +91,8 @@ pub(crate) struct Message {
     pub(crate) reply: Option<Written>,
     /// The owner has given up; the call may still be executed.
     pub(crate) stray: bool,
+    /// The last write of somebody's word on a doubt, and how many changes there had been when it was looked at.
+    pub(crate) word: Option<u64>,
 }
 
 /// The content, by operation. Present records are never expired: the world expires them as time passes.

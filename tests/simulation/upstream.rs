@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use oncegate::machine::{Answer, AttemptId, Cause, Ending, Judgement, Recorded};
 
-use super::gateway::Phase;
+use super::pair::Half;
 use super::store::{Owner, short};
+use super::task::{Phase, Task};
 use super::world::{Run, World, answer};
 
 /// How a request ends at the upstream.
@@ -15,8 +16,8 @@ enum End {
 }
 
 impl World {
-    pub(crate) fn goes_upstream(&mut self, op: usize, variant: u8, attempt: AttemptId, owner: Owner) {
-        self.runs.push(Run { op, attempt, owner, variant, acted: false, begun: self.now });
+    pub(crate) fn goes_upstream(&mut self, ops: Vec<usize>, variant: u8, attempt: AttemptId, owner: Owner) {
+        self.runs.push(Run { ops, attempt, owner, variant, acted: false, begun: self.now });
     }
 
     pub(crate) fn upstream_step(&mut self) {
@@ -31,10 +32,13 @@ impl World {
 
     fn act(&mut self, at: usize) {
         let run = &mut self.runs[at];
-        let (op, attempt, variant) = (run.op, run.attempt, run.variant);
+        let (ops, attempt, variant) = (run.ops.clone(), run.attempt, run.variant);
         run.acted = true;
-        self.executions[op] += 1;
-        self.note(|| format!("the upstream acts on request {variant} of op {op}, {}", short(attempt)));
+        for op in &ops {
+            self.executions[*op] += 1;
+        }
+        self.audit.acted(attempt);
+        self.note(|| format!("the upstream acts on request {variant} of ops {ops:?}, {}", short(attempt)));
     }
 
     fn choose_end(&mut self, at: usize) -> End {
@@ -54,35 +58,31 @@ impl World {
 
     fn end(&mut self, at: usize, end: End) {
         let run = self.runs.swap_remove(at);
-        self.note(|| format!("{} of op {} ends at the upstream: {end:?}", short(run.attempt), run.op));
-        self.audit.left_upstream(run.attempt);
-        let gateway = &self.gateways[run.owner.gateway];
-        let listening = gateway.life == run.owner.life
-            && gateway
-                .tasks
-                .iter()
-                .any(|task| matches!(&task.phase, Phase::Running { held, .. } if held.fence.attempt == run.attempt));
-        if !listening {
+        self.note(|| format!("{} of ops {:?} ends at the upstream: {end:?}", short(run.attempt), run.ops));
+        for op in &run.ops {
+            self.audit.left_upstream(*op, run.attempt);
+        }
+        let at = run.owner.gateway;
+        if self.gateways[at].life != run.owner.life {
             return;
         }
+        let mut tasks = self.gateways[at].tasks.iter().enumerate();
+        let Some((place, halves)) = tasks.find_map(|(place, task)| Some((place, runs(task, run.attempt)?))) else {
+            return;
+        };
         let ending = match end {
             End::Broken => Ending::Unknown(Cause::Broken),
             End::Status(status) => self.judged(&run, status),
         };
-        self.audit.ended(self.now, run.attempt);
-        for task in &mut self.gateways[run.owner.gateway].tasks {
-            if let Phase::Running { held, .. } = &task.phase
-                && held.fence.attempt == run.attempt
-            {
-                task.phase = Phase::Settle { found: Some(held.clone()), held: held.clone(), ending: ending.clone() };
-            }
-        }
+        self.attempt_over(at, place, halves, &ending);
     }
 
     fn judged(&mut self, run: &Run, status: u16) -> Ending {
-        let judgement = self.policies[run.op].outcomes.judge(status, false);
+        let judgement = self.policies[run.ops[0]].outcomes.judge(status, false);
         let body = answer(run.attempt, status);
-        self.audit.answered(run.attempt, judgement == Judgement::Release, body.clone());
+        for op in &run.ops {
+            self.audit.answered(*op, run.attempt, judgement == Judgement::Release, body.clone());
+        }
         let headers = vec![(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/plain"))];
         Ending::Answered {
             judgement,
@@ -90,5 +90,13 @@ impl World {
             answer: Answer::Recorded(Recorded { status, headers, body }),
             retention: None,
         }
+    }
+}
+
+/// What the task holds, if it waits for this attempt's answer.
+fn runs(task: &Task, attempt: AttemptId) -> Option<Vec<Half>> {
+    match &task.phase {
+        Phase::Running { halves } if halves[0].record.fence.attempt == attempt => Some(halves.clone()),
+        _ => None,
     }
 }

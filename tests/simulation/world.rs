@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use oncegate::machine::{
-    Arrival, AttemptId, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Record, State, Time,
-    Window,
-};
+use oncegate::machine::{AttemptId, InDoubt, Outcomes, Policy, Preset, Record, State, Time, Window};
 use oncegate::store::Written;
 
 use super::audit::{Audit, Broken, Invariant};
 use super::dice::Dice;
-use super::gateway::{Gateway, Phase};
+use super::gateway::Gateway;
 use super::rules::{Mutation, Rules};
 use super::store::{Call, Message, Owner, Store};
+use super::task::Phase;
 
 /// When a seed begins.
 pub(crate) const START: u64 = 1_000_000_000;
@@ -25,12 +23,18 @@ pub(crate) const DOUBT_RETENTION: u64 = 1_200_000;
 const COMMAND_TIMEOUT: u64 = 500;
 /// How long the upstream may be at a request that nobody listens to any more.
 const UPSTREAM_LONGEST: u64 = 300_000;
-const OPERATIONS: usize = 3;
+/// Where requests name one operation: so many are there.
+const SINGLES: usize = 3;
+/// Where they name two: first keys, and orders behind them.
+pub(crate) const FIRSTS: usize = 4;
+pub(crate) const ORDERS: usize = 2;
+/// By what time an upstream has executed what it was sent, or never does.
+const ABSENT_AFTER: u64 = UPSTREAM_LONGEST + 1_000;
 const STEPS: usize = 400;
 
 /// A request at the upstream.
 pub(crate) struct Run {
-    pub(crate) op: usize,
+    pub(crate) ops: Vec<usize>,
     pub(crate) attempt: AttemptId,
     pub(crate) owner: Owner,
     pub(crate) variant: u8,
@@ -58,6 +62,8 @@ pub(crate) struct Options {
 pub(crate) struct World {
     pub(crate) dice: Dice,
     leavers: Option<Dice>,
+    /// Requests name two operations.
+    pub(crate) pairs: bool,
     pub(crate) rules: Rules,
     pub(crate) now: u64,
     pub(crate) store: Store,
@@ -79,18 +85,21 @@ impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
         let mut dice = Dice::new(seed);
         let count = dice.between(2, 4);
-        let policies: Vec<Policy> = (0..OPERATIONS).map(|_| policy(dice.chance(40))).collect();
+        let pairs = dice.chance(50);
+        let policies = if pairs { two_keys(&mut dice) } else { one_key(&mut dice) };
+        let operations = policies.len();
         Self {
+            pairs,
             leavers: options.leavers.then(|| Dice::new(!seed)),
             rules: Rules(options.mutation),
             now: START,
-            store: Store(vec![None; OPERATIONS]),
+            store: Store(vec![None; operations]),
             messages: Vec::new(),
             gateways: (0..count).map(|_| Gateway::new(&mut dice)).collect(),
             runs: Vec::new(),
-            audit: Audit::new(policies.iter().map(|policy| policy.in_doubt == InDoubt::Retry)),
+            audit: Audit::new(&policies),
             policies,
-            executions: vec![0; OPERATIONS],
+            executions: vec![0; operations],
             names: 0,
             faults: true,
             trace: options.trace.then(Vec::new),
@@ -136,11 +145,13 @@ impl World {
     }
 
     fn sweep_all(&mut self) {
-        for op in 0..OPERATIONS {
-            let lapsed = self.store.0[op].as_ref().is_some_and(
-                |record| matches!(record.state, State::InFlight { lease, .. } if lease.0 + 500 < self.now),
-            );
-            if lapsed {
+        for op in 0..self.policies.len() {
+            let due = self.store.0[op].as_ref().is_some_and(|record| match record.state {
+                State::InFlight { lease, .. } => lease.0 + 500 < self.now,
+                State::InDoubt { .. } => record.beside.is_some(),
+                State::Completed { .. } => false,
+            });
+            if due {
                 self.sweep(0, op);
             }
         }
@@ -163,7 +174,8 @@ impl World {
         let hanging = self.store.0.iter().flatten().find(in_flight);
         let unconfirmed = self.gateways.iter().any(|gateway| !gateway.unconfirmed.is_empty());
         if hanging.is_none() && self.idle() && !unconfirmed {
-            return Ok(());
+            self.pairs_end_alike()?;
+            return self.audit.at_rest(&self.store);
         }
         let what = format!("still in flight: {hanging:?}, all idle: {}, unconfirmed: {unconfirmed}", self.idle());
         Err(Broken { invariant: Invariant::NothingHangs, what })
@@ -189,7 +201,7 @@ impl World {
         let until = ends.chain([self.now + span]).min().unwrap_or(self.now).max(self.now);
         self.now = until;
         self.note(|| "time passes".to_owned());
-        for op in 0..OPERATIONS {
+        for op in 0..self.policies.len() {
             if self.store.0[op].as_ref().is_some_and(|record| record.expires.0 <= until) {
                 let before = self.store.0[op].take();
                 self.note(|| format!("op {op} expires"));
@@ -209,7 +221,9 @@ impl World {
 
     fn runs_end(&mut self, begun_before: u64) {
         for run in self.runs.extract_if(.., |run| run.begun < begun_before) {
-            self.audit.left_upstream(run.attempt);
+            for op in &run.ops {
+                self.audit.left_upstream(*op, run.attempt);
+            }
         }
     }
 
@@ -217,7 +231,8 @@ impl World {
         self.names += 1;
         let id = self.names;
         self.note(|| format!("gateway {} task {} sends {id} for op {op}: {call}", owner.gateway, owner.task));
-        self.messages.push(Message { id, owner, op, call, speaks_for, sent: self.now, reply: None, stray: false });
+        let sent = self.now;
+        self.messages.push(Message { id, owner, op, call, speaks_for, sent, reply: None, stray: false, word: None });
         id
     }
 
@@ -239,11 +254,15 @@ impl World {
         if self.store.0[message.op].as_ref().is_some_and(|record| record.expires.0 <= self.now) {
             self.store.0[message.op] = None;
         }
-        match (reply, &message.call, before) {
+        match (&reply, &message.call, &before) {
             (Written::Done, Call::Write { record, .. }, before) => {
-                self.audit.written(before.as_ref(), record, &message)
+                self.audit.written(before.as_ref(), record, &message)?;
             }
-            (Written::Done, _, Some(before)) => self.audit.removed(&before, &message),
+            (Written::Done, _, Some(before)) => self.audit.removed(before, &message)?,
+            _ => return Ok(()),
+        }
+        match (before, message.word) {
+            (Some(before), Some(asked)) => self.one_word_for_both(message.op, &before, asked),
             _ => Ok(()),
         }
     }
@@ -287,11 +306,21 @@ impl World {
         self.note(|| format!("gateway {at} crashes"));
         let gateway = &mut self.gateways[at];
         gateway.life += 1;
-        gateway.unconfirmed.clear();
+        for (op, claim) in std::mem::take(&mut gateway.unconfirmed) {
+            self.audit.died(op, claim.fence.attempt);
+        }
         for task in std::mem::take(&mut gateway.tasks) {
             // An attempt that never went out proves nothing any more: nobody knows.
-            if let Phase::Running { held, .. } = &task.phase {
-                self.audit.ended(self.now, held.fence.attempt);
+            if let Phase::Running { halves } = &task.phase {
+                for op in &task.ops {
+                    self.audit.ended(self.now, *op, halves[0].record.fence.attempt);
+                }
+            }
+            if !task.held.is_empty() {
+                self.note(|| format!("task {} dies between its claims", task.id));
+            }
+            if let Phase::Settle { held, .. } | Phase::Settling { held, .. } = &task.phase {
+                self.audit.died(task.op(), held.fence.attempt);
             }
         }
         // Requests on the wire outlive their sender; replies do not.
@@ -322,7 +351,21 @@ impl World {
     }
 }
 
-fn policy(retry: bool) -> Policy {
+/// Of single operations each has rules of its own.
+fn one_key(dice: &mut Dice) -> Vec<Policy> {
+    let kind = |dice: &mut Dice| if dice.chance(40) { InDoubt::Retry } else { InDoubt::Hold };
+    (0..SINGLES).map(|_| policy(kind(dice))).collect()
+}
+
+/// The two keys of a route have one rule for doubts. Of orders a changed request is a duplicate.
+fn two_keys(dice: &mut Dice) -> Vec<Policy> {
+    let asked = InDoubt::Probe { absent_after: Duration::from_millis(ABSENT_AFTER) };
+    let policy = policy([InDoubt::Hold, InDoubt::Retry, asked][dice.place(3).unwrap_or(0)]);
+    let firsts = std::iter::repeat_n(policy.clone(), FIRSTS);
+    firsts.chain(std::iter::repeat_n(Policy { compare: false, ..policy }, ORDERS)).collect()
+}
+
+fn policy(in_doubt: InDoubt) -> Policy {
     Policy {
         lease: Duration::from_millis(LEASE),
         attempt_timeout: Duration::from_millis(ATTEMPT_TIMEOUT),
@@ -330,17 +373,11 @@ fn policy(retry: bool) -> Policy {
         doubt_retention: Duration::from_millis(DOUBT_RETENTION),
         clock_skew: None,
         window: Window::Fixed,
-        in_doubt: if retry { InDoubt::Retry } else { InDoubt::Hold },
+        in_doubt,
         compare: true,
+        replays: true,
         outcomes: Outcomes::new(Preset::SuccessOnly, std::collections::BTreeMap::new()),
     }
-}
-
-/// A request for the operation; a variant is a changed request.
-pub(crate) fn arrival(op: usize, variant: u8) -> Arrival {
-    let id = u8::try_from(op).unwrap_or(u8::MAX);
-    let print = Print([variant; 16]);
-    Arrival::new(OperationId([id; 32]), NamespaceTag(1), print, 1, None, move || print)
 }
 
 /// The answer that one attempt gets: no other looks like it.

@@ -49,10 +49,12 @@ function isGuarded({ gateway, methods }, url, method, init) {
 
 /**
  * The flight of an equal call that is under way, or a new one. Whoever joins gets its answer, so all fields must be equal:
- * one of them says who is calling.
+ * one of them says who is calling. But forms that are equal have a boundary each, and what they say is in the digest.
  */
 function flightOf(flights, house, call) {
-  const id = JSON.stringify([call.name, call.digest, ...call.headers]);
+  const isBoundary = ([name, value]) => name === 'content-type' && value.startsWith('multipart/form-data;');
+  const fields = [...call.headers].filter((field) => !isBoundary(field));
+  const id = JSON.stringify([call.name, call.digest, ...fields]);
   const found = flights.get(id);
   if (found) return found;
   const ended = () => {

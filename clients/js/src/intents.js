@@ -14,6 +14,8 @@ export class Intents {
   #memory;
   #clock;
   #rememberFor;
+  /** Who takes a key just now, by the intent's name. @type {Map<string, Promise<unknown>>} */
+  #turns = new Map();
 
   /**
    * @param {import('../types/index.d.ts').Memory} memory
@@ -36,6 +38,24 @@ export class Intents {
   /** Whether the entry is a token that is over, or nearly. */
   isEnding(entry) {
     return entry.until !== undefined && entry.until - MARGIN <= this.#clock.now();
+  }
+
+  /**
+   * Takes a key. Calls of one intent do so one after the other: one that were slow to get its own would find the intent
+   * settled by then, and begin it anew.
+   * @template T
+   * @param {string} name
+   * @param {() => Promise<T>} take
+   */
+  async inTurn(name, take) {
+    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(take);
+    const over = turn.catch(() => {});
+    this.#turns.set(name, over);
+    try {
+      return await turn;
+    } finally {
+      if (this.#turns.get(name) === over) this.#turns.delete(name);
+    }
   }
 
   /** The key of an intent; undefined when it has none. @returns {Promise<Entry | undefined>} */

@@ -58,7 +58,9 @@ export class Run {
   }
 
   async #takeKey() {
-    this.#entry = (await this.#house.intents.known(this.#call.name)) ?? (await this.#claim());
+    const { intents } = this.#house;
+    const { name } = this.#call;
+    this.#entry = await intents.inTurn(name, async () => (await intents.known(name)) ?? this.#claim());
     this.#unsure = this.#entry.sent;
     this.#fresh = !this.#entry.sent;
   }

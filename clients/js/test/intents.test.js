@@ -54,6 +54,23 @@ test('a double click is one call, and each click has an answer of its own', asyn
   assert.equal(fetch.calls.length, 1);
 });
 
+test('a double click on a form is one call too, though each has a boundary of its own', async () => {
+  const first = held();
+  const { guarded, fetch } = guardedBy([first]);
+  const { signal, heard } = signalOf(new AbortController());
+  const click = () => {
+    const body = new FormData();
+    body.set('sku', 'tea');
+    return guarded(URL_ORDERS, { method: 'POST', body, signal });
+  };
+  const clicks = [click(), click()];
+  await heard(2);
+  first.release(created());
+  const responses = await Promise.all(clicks);
+  assert.deepEqual(responses.map((response) => info(response).joined).sort(), [false, true]);
+  assert.equal(fetch.calls.length, 1);
+});
+
 test('another request, another caller, or a later click is another intent', async () => {
   const { guarded, fetch } = guardedBy([created(), created(), created(), created(), created()]);
   const other = { ...ORDER, body: '{"sku":"milk"}' };

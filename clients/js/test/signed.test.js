@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { fingerprint, info } from '../src/node.js';
+import { fingerprint, info, oncegate } from '../src/node.js';
 import { Clock, uuid7 } from '../src/clock.js';
-import { ORDER, URL_ORDERS, busy, created, guardedBy, held, lasting, lost, problem, replay } from './support.js';
+import { ORDER, Surroundings, URL_ORDERS, busy, created, guardedBy, held, lasting, lost, problem, replay, signalOf } from './support.js';
 
 const print = (call) => [call.headers.get('x-request-timestamp'), call.headers.get('x-request-fingerprint')];
 
@@ -119,6 +119,28 @@ test('a token that nobody spent is used for the next call of the same caller, wh
   const next = again.guarded.intent('b')(URL_ORDERS, ORDER);
   await memory.update('n:b', () => ({ key: 'theirs', made: around.time, sent: true }));
   assert.equal(info(await next).key, 'theirs');
+});
+
+test('calls of one intent at once spend one token, however long the second would wait for its own', async () => {
+  const around = new Surroundings();
+  const [asked, spent] = [[held(), held()], []];
+  let count = 0;
+  const fetch = async (input, init) => {
+    if (input !== URL_ORDERS) return asked[count++]({ init });
+    spent.push(new Headers(init.headers).get('idempotency-token'));
+    return spent.length === 1 ? created() : replay();
+  };
+  const guarded = oncegate({ fetch, environment: around, tokens });
+  const { signal, heard } = signalOf(new AbortController());
+  // A field of its own keeps the second from joining the first.
+  const click = (id) => guarded(URL_ORDERS, { ...ORDER, headers: { ...ORDER.headers, 'X-Request-Id': id }, signal });
+  const clicks = [click('1'), click('2')];
+  await heard(2);
+  asked[0].release(token(around, 't1'));
+  await Promise.race(clicks);
+  asked[1].release(token(around, 't2'));
+  await Promise.all(clicks);
+  assert.deepEqual(spent, ['t1', 't1']);
 });
 
 test('no token, no call: the answer is the gateway\'s, or the error is', async () => {

@@ -32,6 +32,24 @@ fn a_refusal_names_the_parts_that_are_not_there() {
 }
 
 #[test]
+fn a_refusal_says_what_the_body_is_not() {
+    let told = |source: Source, fields: &[(&str, &str)], body: &str| match arrival(
+        &settings(vec![Source::Header(KEY), source]),
+        request(fields, body),
+    ) {
+        Err(Refusal::KeyMissing(detail)) => detail,
+        other => panic!("{other:?}"),
+    };
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    assert!(told(by_json("/no"), &[form], "no=7").ends_with("JSON pointer /no. The body is no JSON."));
+    assert!(told(by_json("/no"), &[], "{}").ends_with("JSON pointer /no."));
+    assert!(told(by_json("/no"), &[("content-encoding", "gzip")], "{}").ends_with("The body is compressed."));
+    let field = || Source::Form("no".to_owned());
+    assert!(told(field(), &[], "no=7").contains("The body is no form, by its type"));
+    assert!(told(field(), &[form], "other=7").ends_with("form field no."));
+}
+
+#[test]
 fn parts_that_are_no_scalars_are_refused_even_where_keys_may_be_missing() {
     let lenient = Settings { missing: Missing::Pass, ..by_two() };
     for settings in [by_two(), lenient.clone()] {

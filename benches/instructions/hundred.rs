@@ -1,0 +1,46 @@
+//! 100 requests through the whole gateway, one after another, with the client and the upstream that share its thread.
+
+use gungraun::{library_benchmark, library_benchmark_group};
+
+use super::at_most;
+use super::orders::{config, requests};
+use super::whole::Whole;
+
+const COUNTED: usize = 100;
+const BEFORE: usize = 50;
+
+/// What is asked, after as many requests as it takes until nothing is done for the first time.
+type Asked = (Whole, Vec<Vec<u8>>);
+
+fn asked(mut whole: Whole, mut requests: Vec<Vec<u8>>) -> Asked {
+    let counted = requests.split_off(BEFORE);
+    whole.ask(&requests, "201");
+    (whole, counted)
+}
+
+fn straight(path: &str) -> Asked {
+    asked(Whole::straight(), requests(path, 0..BEFORE + COUNTED))
+}
+
+fn once(path: &str) -> Asked {
+    asked(Whole::gateway(&config("64MiB")), requests(path, 0..BEFORE + COUNTED))
+}
+
+fn again(path: &str, cache: &str) -> Asked {
+    let requests = requests(path, 1..2);
+    asked(Whole::gateway(&config(cache)), requests.iter().cycle().take(BEFORE + COUNTED).cloned().collect())
+}
+
+#[library_benchmark]
+#[bench::straight(args = ("/orders",), setup = straight, config = at_most(620_000))]
+#[bench::plain(args = ("/plain",), setup = once, config = at_most(20_900_000))]
+#[bench::unique(args = ("/orders",), setup = once, config = at_most(37_400_000))]
+#[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(36_800_000))]
+#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(24_400_000))]
+#[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(18_900_000))]
+fn hundred((mut whole, counted): Asked) -> Asked {
+    whole.ask(&counted, "201");
+    (whole, counted)
+}
+
+library_benchmark_group!(name = whole_requests, benchmarks = [hundred]);

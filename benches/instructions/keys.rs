@@ -1,0 +1,103 @@
+//! Key, scope and fingerprint of one request of 1 KiB. What is done for the first time is done before.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use gungraun::{library_benchmark, library_benchmark_group};
+use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+use oncegate::config;
+use oncegate::keys::{Caller, Named, Request, Settings, check_head, identify};
+use oncegate::machine::{Arrival, Print, Prints};
+
+use super::{at_most, orders};
+
+/// A request, and how its route names operations.
+pub(crate) struct Naming {
+    settings: Settings,
+    request: Arc<Request>,
+}
+
+/// One that the route with this name takes. All that is lazy has happened.
+pub(crate) fn naming(route: &str) -> Naming {
+    let text = orders::config("64MiB").replace("UPSTREAM", "127.0.0.1:9001");
+    let routes = config::parse("bench", &text, &|_| None).unwrap().settings.gateway.routes;
+    let guard = routes.into_iter().find(|own| own.name == route).and_then(|own| own.guard).unwrap();
+    let mut headers = HeaderMap::new();
+    let mut insert = |name, value: &str| headers.insert(name, HeaderValue::from_str(value).unwrap());
+    insert(HOST, "shop.example");
+    insert(CONTENT_TYPE, "application/json");
+    insert(HeaderName::from_static("idempotency-key"), &orders::key(7));
+    insert(HeaderName::from_static("x-tenant"), "shop-17");
+    insert(COOKIE, "theme=dark; sid=4b3c2d1e0f; lang=de");
+    let request = Arc::new(Request {
+        method: Method::POST,
+        authority: "shop.example".to_owned(),
+        path: "/orders".to_owned(),
+        query: None,
+        raw_path: "/orders".to_owned(),
+        headers,
+        caller: Caller::default(),
+        body: orders::order(7).into(),
+    });
+    let naming = Naming { settings: guard.keys, request };
+    naming.arrival().prints();
+    naming
+}
+
+impl Naming {
+    /// What the request is taken for.
+    pub(crate) fn arrival(&self) -> Arrival {
+        match identify(black_box(&self.settings), Arc::clone(black_box(&self.request))).unwrap() {
+            Named::Operation(arrival) => arrival,
+            Named::Unkeyed => panic!("it has a key"),
+        }
+    }
+}
+
+// Before the body is read.
+#[library_benchmark]
+#[bench::header(args = ("create-order",), setup = naming, config = at_most(6_500))]
+#[bench::fields_and_scope(args = ("fields",), setup = naming, config = at_most(9_300))]
+fn head(naming: Naming) -> Naming {
+    let Request { headers, query, caller, .. } = &*naming.request;
+    check_head(black_box(&naming.settings), black_box(headers), query.as_deref(), caller).unwrap();
+    naming
+}
+
+// With the digest of what was sent, which is all that an exact retry needs.
+#[library_benchmark]
+#[bench::header(args = ("create-order",), setup = naming, config = at_most(14_500))]
+#[bench::fields_and_scope(args = ("fields",), setup = naming, config = at_most(78_000))]
+#[bench::fingerprint(args = ("whole",), setup = naming, config = at_most(56_000))]
+fn operation(naming: Naming) -> (Naming, Arrival) {
+    let arrival = naming.arrival();
+    (naming, black_box(arrival))
+}
+
+// The digest of the canonical form, which a first request and a changed one need too.
+#[library_benchmark]
+#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(45_000))]
+fn canonical((naming, arrival): (Naming, Arrival)) -> (Naming, Arrival, Prints) {
+    let prints = arrival.prints();
+    (naming, arrival, black_box(prints))
+}
+
+// An exact retry against what was recorded.
+#[library_benchmark]
+#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(15_000))]
+fn retry((naming, first): (Naming, Arrival)) -> (Naming, Arrival, Arrival, bool) {
+    let again = naming.arrival();
+    let recorded: Print = black_box(first.raw);
+    let same = again.raw == recorded;
+    (naming, first, again, black_box(same))
+}
+
+fn with_arrival(route: &str) -> (Naming, Arrival) {
+    let naming = naming(route);
+    let arrival = naming.arrival();
+    (naming, arrival)
+}
+
+library_benchmark_group!(name = naming_requests, benchmarks = [head, operation]);
+library_benchmark_group!(name = fingerprints, benchmarks = [canonical, retry]);

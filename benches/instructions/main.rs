@@ -1,0 +1,35 @@
+//! Instructions that the gateway's parts take, and a whole request, each with the most that it may: a run above one fails.
+//! `cargo bench --profile profiling --bench instructions` (CONTRIBUTING.md); it measures no time.
+#![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails where it stands")]
+
+mod codec;
+mod filter;
+mod hundred;
+mod keys;
+mod orders;
+mod rules;
+mod whole;
+
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
+
+use codec::record_bytes;
+use filter::bloom_filter;
+use hundred::whole_requests;
+use keys::{fingerprints, naming_requests};
+use rules::machine;
+
+/// At most this many instructions, without SHA-256: the processor has an instruction for it that valgrind does not know.
+fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::with_args([
+        // Counting stops there, and goes on after it. Before a bench it is the other way round: that is thrown away.
+        "--toggle-collect=*sha256*compress256*",
+        // Not quite the pattern by which counting begins, or valgrind would take this for that.
+        "--zero-before=*gungraun_wrapper_mod*",
+    ]);
+    callgrind.hard_limits([(EventKind::Ir, instructions)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+main!(library_benchmark_groups = [naming_requests, fingerprints, bloom_filter, record_bytes, machine, whole_requests]);
