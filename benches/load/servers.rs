@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use oncegate::clock::Clock;
 use tempfile::TempDir;
 
 use crate::processes::{Process, free_port};
@@ -148,6 +149,17 @@ impl Running {
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Waits until it has taken so many connections.
+    pub(crate) fn has_accepted(&self, connections: usize) -> Result<()> {
+        let Some(gateway) = &self.gateway else { return Ok(()) };
+        let begun = Clock::instant();
+        while gateway.descriptors()? < connections {
+            ensure!(begun.elapsed() < Duration::from_secs(10), "{} does not take connections", self.server);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// What it has used so far.
