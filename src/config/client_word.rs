@@ -10,9 +10,11 @@ use super::key_source::KeySource;
 use super::names::checked;
 use super::reader::{At, Field};
 use super::route::Idempotency;
-use super::values::{HOUR, SECOND, Span, span_text};
+use super::values::{DAY, HOUR, SECOND, Span, span_text};
 use crate::gateway::OutcomeHeaders;
 use crate::keys::{ClientPrints, ClientWord};
+
+type Retention = Span<SECOND, { 3650 * DAY }>;
 
 /// What a route makes of them, as the floors below are told: none where it ignores them.
 pub(super) struct Told(pub(super) Option<ClientPrints>);
@@ -22,7 +24,8 @@ pub(super) fn compile(guard: &Idempotency, report: &mut Report) -> Option<Told> 
     let at = guard.fingerprint.value()?.client.at()?;
     let section = &at.value;
     let (mode, header) = (section.mode.at()?, section.header.at()?);
-    let key = guard.key.value()?.iter().filter_map(Field::at).find(|source| reads(source, &header.value));
+    let keys = keys_of(guard, &header.value);
+    let key = keys.first().map(|(key, _)| *key);
     let word = match mode.value {
         Mode::Verify => ClientWord::Verify,
         Mode::Trust => {
@@ -40,12 +43,12 @@ pub(super) fn compile(guard: &Idempotency, report: &mut Report) -> Option<Told> 
         }
     };
     let (skew, required) = (section.skew.at()?, section.required.at()?);
-    if let Some(key) = key {
-        outlives(guard, key, skew, report);
-        if !required.value {
-            let message = "is false, but a key comes from the fingerprint: write `required: true`";
-            report.fault(if required.stated { &required.place } else { &key.place }, message);
-        }
+    for (key, retention) in keys {
+        outlives(guard, key, retention, skew, report);
+    }
+    if let Some(key) = key.filter(|_| !required.value) {
+        let message = "is false, but a key comes from the fingerprint: write `required: true`";
+        report.fault(if required.stated { &required.place } else { &key.place }, message);
     }
     let timestamp = section.timestamp_header.at()?;
     if timestamp.value == header.value {
@@ -60,6 +63,17 @@ pub(super) fn compile(guard: &Idempotency, report: &mut Report) -> Option<Told> 
     })))
 }
 
+/// The route's keys that come from the fingerprint, the second one's too, each with how long its outcome is remembered.
+fn keys_of<'a>(guard: &'a Idempotency, header: &HeaderName) -> Vec<(&'a At<KeySource>, Option<&'a At<Retention>>)> {
+    let of = |list: &'a Field<Vec<Field<KeySource>>>| {
+        list.value().into_iter().flatten().filter_map(Field::at).find(|source| reads(source, header))
+    };
+    let first = of(&guard.key).map(|key| (key, guard.retention.at()));
+    let also = guard.also.value();
+    let second = also.and_then(|also| Some((of(&also.key)?, also.retention.at().or(guard.retention.at()))));
+    first.into_iter().chain(second).collect()
+}
+
 fn reads(source: &At<KeySource>, header: &HeaderName) -> bool {
     match &source.value {
         KeySource::Header(name, _) => name == header,
@@ -70,9 +84,15 @@ fn reads(source: &At<KeySource>, header: &HeaderName) -> bool {
 
 /// A fingerprint that is a key must not be forgotten while its timestamp would still begin an operation: from a skew
 /// before it to a skew after it.
-fn outlives(guard: &Idempotency, key: &At<KeySource>, skew: &At<Span<SECOND, HOUR>>, report: &mut Report) {
+fn outlives(
+    guard: &Idempotency,
+    key: &At<KeySource>,
+    retention: Option<&At<Retention>>,
+    skew: &At<Span<SECOND, HOUR>>,
+    report: &mut Report,
+) {
     let least: Duration = skew.value.0 * 2;
-    if let Some(retention) = guard.retention.at().filter(|retention| retention.value.0 < least) {
+    if let Some(retention) = retention.filter(|retention| retention.value.0 < least) {
         let message = format!(
             "{} is below twice `fingerprint.client.skew` ({}), and a key comes from the fingerprint: raise it, or lower \
              the skew",

@@ -52,7 +52,7 @@ impl Ring {
     pub(super) async fn renewed(&self) {
         let mut readings = self.readings.subscribe();
         self.wanted.notify_one();
-        if !self.resting.load(Ordering::Relaxed) {
+        if !self.resting.load(Ordering::Acquire) {
             // Whatever came of it, and also when nothing did: what is known then is what counts.
             let _ = timeout(self.reading.timeout, readings.changed()).await;
         }
@@ -70,6 +70,8 @@ impl Ring {
                 tracing::warn!(from = %self.origin, error, known, "the keys for tokens were not read; known ones stay");
             }
         }
+        // Before those who wait are told: whoever comes after them must not wait for the next reading.
+        self.resting.store(true, Ordering::Release);
         self.readings.send_modify(|count| *count = count.wrapping_add(1));
         good
     }
@@ -79,7 +81,6 @@ impl Ring {
         loop {
             self.resting.store(false, Ordering::Relaxed);
             let good = self.step().await;
-            self.resting.store(true, Ordering::Relaxed);
             sleep(self.reading.pause).await;
             if good {
                 self.resting.store(false, Ordering::Relaxed);

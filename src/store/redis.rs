@@ -3,8 +3,10 @@
 
 mod cluster;
 mod condition;
+mod deadline;
 mod dial;
 mod faults;
+mod line;
 mod lines;
 mod link;
 mod newest;
@@ -18,12 +20,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::{Cmd, Value, cmd};
+use redis::Value;
 
 pub use self::condition::Condition;
+use self::deadline::Deadline;
 use self::faults::read;
+use self::line::{Digits, Words};
+pub use self::line::{Malformed, Replies};
 use self::lines::Lines;
-use self::link::{Answer, Deadline, Link, Request, Terms};
+use self::link::{Answer, Link, Request, Terms};
 use self::position::Position;
 pub use self::server::{Persistence, Report};
 pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
@@ -61,8 +66,8 @@ pub struct RedisStore {
     terms: Arc<Terms>,
     key_prefix: Vec<u8>,
     codec: Codec,
-    write: Arc<redis::Script>,
-    remove: Arc<redis::Script>,
+    write: Arc<Script>,
+    remove: Arc<Script>,
 }
 
 impl RedisStore {
@@ -75,8 +80,8 @@ impl RedisStore {
             terms,
             key_prefix,
             codec: Codec::default(),
-            write: Arc::new(redis::Script::new(WRITE)),
-            remove: Arc::new(redis::Script::new(REMOVE)),
+            write: Arc::new(Script::new(WRITE)),
+            remove: Arc::new(Script::new(REMOVE)),
         }
     }
 
@@ -135,45 +140,41 @@ impl RedisStore {
 
     async fn load_record(&self, id: &OperationId, deadline: Deadline) -> Result<Option<Record>, StoreError> {
         let key = self.key(id);
-        let answer = self.lines.send(&key, Request::plain(cmd("GET").arg(&key)), deadline).await?;
+        let answer = self.lines.send(&key, Request::plain(&[b"GET", &key]), deadline).await?;
         read(&self.codec, id, answer.reply)
     }
 
     /// Stores a value where there is none; `Nil` says that there was none.
     async fn reserve(&self, call: &Call<'_>, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
-        let mut set = cmd("SET");
-        set.arg(call.key).arg(value).arg("NX").arg("GET").arg("PXAT").arg(millis(expires));
-        self.lines.send(call.key, call.request(&set), call.deadline).await
+        let expires = millis(expires);
+        let set: Words = &[b"SET", call.key, value, b"NX", b"GET", b"PXAT", expires.text()];
+        self.lines.send(call.key, call.request(set), call.deadline).await
     }
 
     /// Runs a script on what carries the fence.
     async fn fenced(
         &self,
         call: &Call<'_>,
-        script: (&redis::Script, &str),
+        script: &Script,
         fence: [u8; codec::FENCE_PREFIX_LEN],
         value: Option<(&[u8], Time)>,
     ) -> Result<Answer, StoreError> {
-        let command = |name: &str, script: &str| {
-            let mut command = cmd(name);
-            command.arg(script).arg(1).arg(call.key).arg(&fence[..]);
-            if let Some((value, expires)) = value {
-                command.arg(value).arg(millis(expires));
-            }
-            command
-        };
-        let known = command("EVALSHA", script.0.get_hash());
-        let answer = self.lines.send(call.key, call.request(&known), call.deadline).await?;
+        let (value, expires) = value.unzip();
+        let expires = millis(expires.unwrap_or_default());
+        let length = if value.is_some() { 7 } else { 5 };
+        let [known, text] = [(&b"EVALSHA"[..], &script.digest[..]), (b"EVAL", script.text)].map(|(name, script)| {
+            [name, script.as_bytes(), b"1", call.key, &fence, value.unwrap_or_default(), expires.text()]
+        });
+        let answer = self.lines.send(call.key, call.request(&known[..length]), call.deadline).await?;
         if faults::is_unknown_script(&answer.reply) {
             // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
-            return self.lines.send(call.key, call.request(&command("EVAL", script.1)), call.deadline).await;
+            return self.lines.send(call.key, call.request(&text[..length]), call.deadline).await;
         }
         Ok(answer)
     }
 
     async fn replace(&self, call: &Call<'_>, fence: &Fence, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
-        let script = (&*self.write, WRITE);
-        self.fenced(call, script, codec::fence_prefix(fence), Some((value, expires))).await
+        self.fenced(call, &self.write, codec::fence_prefix(fence), Some((value, expires))).await
     }
 
     async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
@@ -213,7 +214,7 @@ impl RedisStore {
         let key = self.key(id);
         let call = Call { key: &key, wait: None, deadline: self.deadline() };
         let fence = codec::fence_prefix(&fence);
-        self.written(id, self.fenced(&call, (&self.remove, REMOVE), fence, None).await?.reply)
+        self.written(id, self.fenced(&call, &self.remove, fence, None).await?.reply)
     }
 
     /// What a script says: 1 when it did its work, else what is there.
@@ -252,11 +253,11 @@ impl RedisStore {
         limit: usize,
         deadline: Deadline,
     ) -> Result<(u64, Vec<Vec<u8>>, u64), StoreError> {
-        let mut at = from.at;
+        let (mut at, matching) = (from.at, pattern(&self.key_prefix));
         loop {
-            let mut scan = cmd("SCAN");
-            scan.arg(at).arg("MATCH").arg(pattern(&self.key_prefix)).arg("COUNT").arg(limit.max(1));
-            let (run, reply) = link.send_to_run(&scan, deadline).await?;
+            let (cursor, count) = (Digits::of(at), Digits::of(limit.max(1) as u64));
+            let scan: Words = &[b"SCAN", cursor.text(), b"MATCH", &matching, b"COUNT", count.text()];
+            let (run, reply) = link.send_to_run(scan, deadline).await?;
             if at == 0 || run == from.run {
                 let (next, keys) = faults::parse(reply)?;
                 return Ok((run, keys, next));
@@ -269,7 +270,7 @@ impl RedisStore {
         let deadline = self.deadline();
         let link = self.lines.timekeeper(deadline).await?;
         let asked = Clock::instant();
-        let answer = link.send(Request::plain(&cmd("TIME")), deadline).await?;
+        let answer = link.send(Request::plain(&[b"TIME"]), deadline).await?;
         let time = server::time(faults::parse(answer.reply)?);
         self.terms.clock.calibrate(time, asked.elapsed());
         Ok(time)
@@ -285,7 +286,7 @@ impl RedisStore {
         let answer = self.reserve(&call, &fence, self.terms.clock.now().plus(PROBE_LIFE)).await?;
         faults::refuse(answer.reply)?;
         let acknowledged = wait.map_or(Ok(()), |wait| acknowledged_by(answer.acknowledged.as_ref(), wait));
-        faults::refuse(self.fenced(&Call { wait: None, ..call }, (&self.remove, REMOVE), fence, None).await?.reply)?;
+        faults::refuse(self.fenced(&Call { wait: None, ..call }, &self.remove, fence, None).await?.reply)?;
         acknowledged
     }
 }
@@ -317,6 +318,19 @@ impl Store for RedisStore {
     }
 }
 
+/// What runs on the server as one step.
+struct Script {
+    text: &'static str,
+    /// What the server knows it by, once it has run it.
+    digest: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self { text, digest: redis::Script::new(text).get_hash().to_owned() }
+    }
+}
+
 /// What the requests of a call have in common.
 struct Call<'a> {
     key: &'a [u8],
@@ -325,7 +339,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn request<'a>(&self, command: &'a Cmd) -> Request<'a> {
+    fn request<'a>(&self, command: Words<'a>) -> Request<'a> {
         Request { command, wait: self.wait, asking: false }
     }
 }
@@ -362,8 +376,8 @@ fn acknowledged_by(reply: Option<&Value>, wait: Wait) -> Result<(), StoreError> 
 }
 
 /// A time as Redis takes it: it refuses 0 and what does not fit a signed number.
-fn millis(time: Time) -> i64 {
-    i64::try_from(time.0).unwrap_or(i64::MAX).max(1)
+fn millis(time: Time) -> Digits {
+    Digits::of(time.0.clamp(1, i64::MAX.cast_unsigned()))
 }
 
 /// What `SCAN` matches keys with this prefix by; the prefix's own signs mean themselves.

@@ -66,6 +66,22 @@ fn a_key_that_is_a_fingerprint_is_required_and_outlives_its_time() {
 }
 
 #[test]
+fn a_second_key_that_is_a_fingerprint_outlives_its_time_too() {
+    let text = |also: &str, lines: &str| {
+        let verify = "fingerprint: { client: { mode: verify, required: true } }";
+        with_guard(&format!("{verify}\nalso: {{ key: [ {KEYED} ]{also} }}{lines}"))
+    };
+    assert!(client(&text("", "")).is_some());
+    assert!(client(&text(", retention: 1m", "\nretention: 5s")).is_some());
+    for (also, lines, path) in [(", retention: 59s", "", "also.retention"), ("", "\nretention: 59s", "retention")] {
+        let found = errors(&text(also, lines));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("59s is below twice `fingerprint.client.skew` (1m)"), "{found:?}");
+        assert!(found[0].contains(&format!("idempotency.{path} ")), "{found:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_with_its_place() {
     let place = "routes[0].idempotency.fingerprint.client";
     for (fields, field, says) in [

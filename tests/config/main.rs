@@ -17,6 +17,7 @@ mod operations;
 mod probe;
 mod reads;
 mod redis;
+mod reference;
 mod schema;
 mod sole;
 mod tokens;

@@ -32,6 +32,10 @@ pub(crate) enum Broken {
     Fence,
     /// An ended lease that nothing can lapse.
     Hangs,
+    /// Of two keys that were held together, one is in doubt and the other has an outcome, and so it stays.
+    HalvesDiffer,
+    /// A doubt was ended by somebody's word, and its other half was not.
+    HalfAWord,
     /// The upstream has executed what a probe had said was not, and the operation again.
     ExecutedTwice,
 }
@@ -168,6 +172,14 @@ impl Audit {
         if self.executed.0 & self.absent.0 != 0 && self.executed.0.count_ones() > 1 {
             self.breaks(Broken::ExecutedTwice);
         }
+    }
+
+    pub(crate) fn has_sent(&self, attempt: Name) -> bool {
+        self.sent.has(attempt)
+    }
+
+    pub(crate) fn has_answered(&self, attempt: Name) -> bool {
+        self.answered.has(attempt)
     }
 
     pub(crate) fn has_executed(&self, attempt: Name) -> bool {

@@ -11,17 +11,23 @@ use super::store::{Call, Held};
 
 /// The names that a state uses, in the order in which they are met.
 #[derive(Default)]
-struct Met(RefCell<Vec<Name>>);
+pub(crate) struct Met(RefCell<Vec<Name>>);
+
+impl Met {
+    pub(crate) fn names(&self) -> Vec<Name> {
+        self.0.borrow().clone()
+    }
+}
 
 /// How names are written down: by the place at which they were met, or not at all.
 #[derive(Clone, Copy)]
-enum Naming<'a> {
+pub(crate) enum Naming<'a> {
     Places(&'a Met),
     Blank,
 }
 
 impl Naming<'_> {
-    fn of(self, name: Name) -> u64 {
+    pub(crate) fn of(self, name: Name) -> u64 {
         let Naming::Places(met) = self else { return 0 };
         let mut met = met.0.borrow_mut();
         let place = met.iter().position(|other| *other == name).unwrap_or_else(|| {
@@ -31,13 +37,13 @@ impl Naming<'_> {
         place as u64 + 1
     }
 
-    fn held(self, held: Option<&Held>) -> u64 {
+    pub(crate) fn held(self, held: Option<&Held>) -> u64 {
         let Some(held) = held else { return 0 };
         let answer = held.answer_of().map_or(0, |name| self.of(name));
         mix([self.of(name(held.fence.attempt)), answer, held.shape()])
     }
 
-    fn call(self, call: &Call) -> u64 {
+    pub(crate) fn call(self, call: &Call) -> u64 {
         let at = |fence: &Fence| [self.of(name(fence.attempt)), u64::from(fence.version)];
         let [kind, attempt, version, record] = match call {
             Call::Load => [1, 0, 0, 0],
@@ -71,6 +77,7 @@ impl Naming<'_> {
             }
             Phase::Undoing { claim, call } => [5, self.held(Some(claim)), self.call(call), 0],
             Phase::Settling { held, end, call } => [6 + *end as u64, self.held(Some(held)), self.call(call), 0],
+            Phase::Sliding { found, call } => [22, self.held(Some(found)), self.call(call), 0],
             Phase::Probing { doubt, asked } => [20, self.held(Some(doubt)), *asked, 0],
             Phase::Told { doubt, asked, executed } => {
                 [21, self.held(Some(doubt)), *asked, executed.map_or(0, |name| self.of(name))]
@@ -90,7 +97,7 @@ impl Naming<'_> {
 }
 
 /// A digest of things whose order does not matter: they are put in order by what they are without their names.
-fn in_order<'a, T>(things: &'a [T], of: impl Fn(Naming<'a>, &'a T) -> u64, naming: Naming<'a>) -> u64 {
+pub(crate) fn in_order<'a, T>(things: &'a [T], of: impl Fn(Naming<'a>, &'a T) -> u64, naming: Naming<'a>) -> u64 {
     match things {
         [] => 0,
         [thing] => mix([1, of(naming, thing)]),

@@ -26,7 +26,7 @@ impl Step<'_> {
     }
 
     /// The rules' word on a request that has met `found`.
-    fn ask(&mut self, gateway: usize, task: usize, found: Option<&Held>) {
+    pub(crate) fn ask(&mut self, gateway: usize, task: usize, found: Option<&Held>) {
         let Task { name, changed, .. } = *self.state.task(gateway, task);
         if let Some(met) = found.filter(|met| met.fence.attempt != attempt(name))
             && let Some(claim) = self.claim_of(gateway, met)
@@ -58,15 +58,12 @@ impl Step<'_> {
             }
             // No key here has an age.
             Admission::Untimely(_) => Phase::Over,
-            Admission::Duplicate(duplicate) => {
-                self.told(changed, &duplicate);
-                Phase::Over
-            }
+            Admission::Duplicate(duplicate) => self.slides(changed, &duplicate),
         };
         self.enter(gateway, task, phase);
     }
 
-    fn told(&mut self, changed: bool, duplicate: &Duplicate) {
+    pub(crate) fn told(&mut self, changed: bool, duplicate: &Duplicate) {
         let mark = match duplicate {
             Duplicate::InFlight { .. } => Mark::InFlight,
             Duplicate::InDoubt { .. } => Mark::InDoubt,
@@ -129,6 +126,7 @@ impl Step<'_> {
                 Reply::Done => self.keep_in_mind(gateway, &call),
             },
             Phase::Resolving { .. } => self.resolved(gateway, &call, &reply),
+            Phase::Sliding { .. } => self.slid(gateway, task, &call, reply),
             Phase::Ready { .. } | Phase::Probing { .. } | Phase::Told { .. } | Phase::Over => {}
         }
     }
@@ -200,6 +198,11 @@ impl Step<'_> {
             Phase::Undoing { claim, .. } => self.state.gateways[gateway].unconfirmed.push(claim),
             Phase::Running { held, sent, .. } => {
                 self.enter(gateway, task, Phase::Running { held, sent, beat: Beat::Resting });
+            }
+            // That it is told honours the window all the same.
+            Phase::Sliding { found, .. } => {
+                let changed = self.state.task(gateway, task).changed;
+                self.told(changed, &Duplicate::Completed((*found).clone()));
             }
             Phase::Settling { .. } if self.rules().broken(Mutation::OutcomeNotKept) => {}
             // The store was away until the record was forgotten.

@@ -83,6 +83,14 @@ fn with_two_gateways_that_ask() {
     holds(two(LEFT), &marks);
 }
 
+/// An outcome is remembered for a retention from the last duplicate on that was told so.
+#[test]
+fn with_windows_that_slide() {
+    let sliding = |left| hold(2, left).sliding();
+    holds(sliding(Left { requests: 3, ..LEFT }), &[Mark::Slid, Mark::Replayed, Mark::Anew]);
+    holds(sliding(Left { losses: 1, ..LEFT }), &[Mark::Slid, Mark::Withdrawn]);
+}
+
 #[test]
 fn with_further_attempts_over_doubts() {
     let retry = |left| Plan::new(2, InDoubt::Retry, left);

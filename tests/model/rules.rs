@@ -58,6 +58,20 @@ pub(crate) enum Mutation {
     FindingIgnoresFence,
     /// What a probe does not learn counts as absence.
     UnheardIsAbsent,
+    /// A duplicate is told that an outcome is remembered for longer, and it is not.
+    TellsAnEndThatIsNotWritten,
+    /// The second of two is claimed when the request has been sent.
+    SecondClaimedAfterSending,
+    /// Of two, the first alone is settled.
+    SecondNotSettled,
+    /// Refused by the second, the first is not freed.
+    FirstNotFreed,
+    /// A doubt is tried again under whichever first key.
+    AnothersDoubtIsTried,
+    /// Nobody looks at what was held beside a doubt.
+    NobodyLooksBeside,
+    /// Somebody's word ends the half that was asked for, and no more.
+    WordEndsOneHalf,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -14,9 +14,14 @@ pub(crate) fn is_wide() -> bool {
     std::env::var("ONCEGATE_MODEL").is_ok_and(|text| text == "wide")
 }
 
+/// How many states a search may look at.
+pub(crate) fn most() -> usize {
+    std::env::var("ONCEGATE_MODEL_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDE)
+}
+
 /// No state within the plan's bounds breaks a promise, and each of these things happens in some.
 pub(crate) fn holds(plan: Plan, marks: &[Mark]) {
-    let most = std::env::var("ONCEGATE_MODEL_STATES").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDE);
+    let most = most();
     let world = World::new(if is_wide() { plan.wider() } else { plan });
     let seen = explore(&world, most);
     println!("{:?}", world.plan.left);

@@ -65,6 +65,11 @@ pub(crate) enum Phase {
         claim: Held,
         call: Call,
     },
+    /// It is about to be told of an outcome, and has it remembered for longer first.
+    Sliding {
+        found: Held,
+        call: Call,
+    },
     /// It may, since then. It looks at its lease, and if it holds it, sends its request.
     Ready {
         held: Held,
@@ -205,6 +210,7 @@ impl Phase {
     pub(crate) fn call(&self) -> Option<&Call> {
         match self {
             Self::Asking { call }
+            | Self::Sliding { call, .. }
             | Self::Undoing { call, .. }
             | Self::Running { beat: Beat::Out(call), .. }
             | Self::Settling { call, .. }

@@ -55,6 +55,7 @@ broken_rules! {
         in Plan::new(1, InDoubt::Hold, Left { flushes: 1, ..LEFT }).exact();
     a_withdrawal_takes_no_other_attempt: ForgetsAnother breaks OneAtATime
         in Plan::new(1, InDoubt::Hold, Left { flushes: 1, requests: 3, ticks: 0, leaps: 0, ..LOSS }).exact();
+    a_window_ends_when_it_says: TellsAnEndThatIsNotWritten breaks Forgotten in hold(LEFT).sliding();
     absence_needs_time: AbsenceCountsAtOnce breaks ExecutedTwice in probe(1, PROBE);
     absence_needs_time_before_the_question: AbsenceCountsByTheAnswer breaks ExecutedTwice in probe(1, PROBE);
     a_lost_lease_is_no_end_of_its_attempt: LostIsOver breaks Forgotten in probe(1, Left { ticks: 3, ..PROBE });

@@ -40,6 +40,12 @@ pub(crate) enum Mark {
     Unheard,
     /// Somebody else was quicker to end the doubt.
     Outrun,
+    /// A window's end has moved.
+    Slid,
+    /// A request was refused by its second key, and its first is freed.
+    BySecond,
+    /// A doubt has the outcome of what was held beside it.
+    Healed,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -113,7 +119,7 @@ fn asked(call: &Call) -> String {
     }
 }
 
-fn stored(record: Option<&Held>) -> String {
+pub(crate) fn stored(record: Option<&Held>) -> String {
     record.map_or("-".to_owned(), |record| stands(record))
 }
 

@@ -9,9 +9,10 @@ use arc_swap::ArcSwapOption;
 use redis::{Value, from_redis_value, pipe};
 
 use super::StoreError;
+use super::deadline::Deadline;
 use super::dial;
 use super::faults::{Redirect, is_down, redirect, translate, unavailable};
-use super::link::{Answer, Deadline, Link, Place, Request, Terms, lock};
+use super::link::{Answer, Link, Place, Request, Terms, lock};
 use super::newest::newest;
 use super::position::Turn;
 use super::settings::{Node, listed};

@@ -1,15 +1,19 @@
 //! Opening a connection: TCP, TLS, user and password, RESP. It knows addresses and secrets, and nothing of records.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::Path;
 
 use redis::aio::{AsyncStream, MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, Value};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
+use tokio_rustls::client::TlsStream;
 
 use super::StoreError;
-use super::faults::{translate, unavailable};
+use super::deadline::Deadline;
+use super::faults::{cause, refuse, translate, unavailable};
+use super::line::{Digits, Line, Words};
 use super::settings::{Access, Node, Password, Protocol};
 
 /// How many commands may wait to be written to the connection.
@@ -18,7 +22,7 @@ const QUEUE: usize = 1_024;
 /// How long a password's file may be.
 const PASSWORD: u64 = 4_096;
 
-/// A pipelined connection. Dropped, it is closed, whoever still waits for an answer.
+/// A connection to ask about servers. Dropped, it is closed, whoever still waits for an answer.
 pub(super) struct Connection {
     pub(super) line: MultiplexedConnection,
     driver: AbortHandle,
@@ -30,9 +34,21 @@ impl Drop for Connection {
     }
 }
 
-type Stream = Box<dyn AsyncStream + Send + Unpin>;
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
 
-/// Connects, and is let in.
+impl Stream {
+    fn boxed(self) -> Box<dyn AsyncStream + Send + Unpin> {
+        match self {
+            Self::Plain(stream) => Box::new(stream),
+            Self::Secure(stream) => stream,
+        }
+    }
+}
+
+/// Connects to ask about servers, and is let in.
 pub(super) async fn connect(node: &Node, access: &Access) -> Result<Connection, StoreError> {
     let info = introduction(access, access.protocol).await?;
     // Our own limits hold for calls and for connecting.
@@ -40,30 +56,55 @@ pub(super) async fn connect(node: &Node, access: &Access) -> Result<Connection, 
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(QUEUE);
-    let opened = MultiplexedConnection::new_with_config(&info, open(node, access).await?, config).await;
+    let opened = MultiplexedConnection::new_with_config(&info, open(node, access).await?.boxed(), config).await;
     let (line, driver) = opened.map_err(|error| translate(&error))?;
     Ok(Connection { line, driver: tokio::spawn(driver).abort_handle() })
+}
+
+/// Connects for records, and is let in.
+pub(super) async fn line(node: &Node, access: &Access, deadline: Deadline) -> Result<Line, StoreError> {
+    let line = match open(node, access).await? {
+        Stream::Plain(stream) => Line::over(stream),
+        Stream::Secure(stream) => Line::over(stream),
+    };
+    let say = async |words: Words<'_>| {
+        let [reply] = line.send([words], deadline).await?;
+        refuse(reply)
+    };
+    let secret = secret(access).await?;
+    let (user, secret) = (access.username.as_deref().map(str::as_bytes), secret.as_deref().map(str::as_bytes));
+    let let_in = match (access.protocol, user, secret) {
+        (Protocol::Resp3, _, None) => say(&[b"HELLO", b"3"]).await,
+        (Protocol::Resp3, user, Some(secret)) => {
+            say(&[b"HELLO", b"3", b"AUTH", user.unwrap_or(b"default"), secret]).await
+        }
+        (Protocol::Resp2, Some(user), Some(secret)) => say(&[b"AUTH", user, secret]).await,
+        (Protocol::Resp2, None, Some(secret)) => say(&[b"AUTH", secret]).await,
+        (Protocol::Resp2, _, None) => Ok(Value::Nil),
+    };
+    let_in.map_err(|error| unavailable(format!("authentication: {}", cause(&error))))?;
+    if access.database != 0 {
+        say(&[b"SELECT", Digits::of(access.database.into()).text()]).await?;
+    }
+    Ok(line)
 }
 
 /// Connects to hear what is published.
 pub(super) async fn listen(node: &Node, access: &Access) -> Result<PubSub, StoreError> {
     let info = introduction(access, Protocol::Resp2).await?;
-    PubSub::new(&info, open(node, access).await?).await.map_err(|error| translate(&error))
+    PubSub::new(&info, open(node, access).await?.boxed()).await.map_err(|error| translate(&error))
 }
 
 async fn open(node: &Node, access: &Access) -> Result<Stream, StoreError> {
     let failed = |error: std::io::Error| unavailable(error.to_string());
     let stream = TcpStream::connect((node.host.as_str(), node.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    Ok(match &access.tls {
-        None => Box::new(stream),
-        Some(tls) => {
-            Box::new(tls.secure(stream, &node.host).await.map_err(|error| unavailable(format!("TLS: {error}")))?)
-        }
-    })
+    let Some(tls) = &access.tls else { return Ok(Stream::Plain(stream)) };
+    let secured = tls.secure(stream, &node.host).await.map_err(|error| unavailable(format!("TLS: {error}")))?;
+    Ok(Stream::Secure(Box::new(secured)))
 }
 
-/// What a connection says first.
+/// What a connection of the client library says first.
 async fn introduction(access: &Access, protocol: Protocol) -> Result<RedisConnectionInfo, StoreError> {
     let version = match protocol {
         Protocol::Resp2 => ProtocolVersion::RESP2,
@@ -73,16 +114,23 @@ async fn introduction(access: &Access, protocol: Protocol) -> Result<RedisConnec
     if let Some(username) = &access.username {
         info = info.set_username(username);
     }
-    match &access.password {
-        None => {}
-        Some(Password::Text(text)) => info = info.set_password(text),
-        Some(Password::File(path)) => info = info.set_password(password(path).await?),
+    if let Some(secret) = secret(access).await? {
+        info = info.set_password(&*secret);
     }
     Ok(info)
 }
 
-/// The first line of a file.
-async fn password(path: &Path) -> Result<String, StoreError> {
+/// The password as it is now.
+async fn secret(access: &Access) -> Result<Option<Cow<'_, str>>, StoreError> {
+    Ok(match &access.password {
+        None => None,
+        Some(Password::Text(text)) => Some(text.into()),
+        Some(Password::File(path)) => Some(first_line(path).await?.into()),
+    })
+}
+
+/// The first line of a password's file.
+async fn first_line(path: &Path) -> Result<String, StoreError> {
     let file = path.to_owned();
     // Where a slow disk holds up nobody else.
     let read = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,6 @@
 //! What Redis answers, in the store's terms: values, errors that name their cause, and where else to ask.
 
-use redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value};
+use redis::{FromRedisValue, RedisError, ServerErrorKind, Value};
 
 use super::settings::Node;
 use crate::machine::{OperationId, Record};
@@ -71,11 +71,6 @@ pub(super) fn is_unknown_script(reply: &Value) -> bool {
 /// Whether the server is a replica by now: another one may be reached over a fresh connection.
 pub(super) fn is_demoted(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::ReadOnly))
-}
-
-/// Whether the connection is of no more use.
-pub(super) fn is_broken(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse) || error.is_unrecoverable_error()
 }
 
 /// Where a node of a cluster sends on who asks it.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use redis::{Value, cmd, from_redis_value};
+use redis::{Value, from_redis_value};
 
 use super::StoreError;
 use super::cluster::Cluster;
-use super::link::{Answer, Deadline, Link, Place, Request, Terms};
+use super::deadline::Deadline;
+use super::link::{Answer, Link, Place, Request, Terms};
 use super::position::Turn;
 use super::sentinel::Sentinels;
 use super::server::Report;
@@ -97,7 +98,7 @@ impl Lines {
             Self::One(_) => std::future::pending().await,
             Self::Named(link, sentinels) => {
                 sentinels.watch(LOOK).await?;
-                let answer = link.send(Request::plain(&cmd("ROLE")), Deadline::within(timeout)).await?;
+                let answer = link.send(Request::plain(&[b"ROLE"]), Deadline::within(timeout)).await?;
                 // One that was told to follow another one stays reachable, and would refuse every write.
                 if role(answer.reply).is_some_and(|role| role != "master") {
                     sentinels.leave();

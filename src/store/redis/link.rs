@@ -2,19 +2,19 @@
 //! fall silent. It carries commands and replies and knows nothing of records.
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::aio::ConnectionLike;
-use redis::{Cmd, RedisError, Value, pipe};
+use redis::Value;
 
 use super::StoreError;
-use super::dial::{self, Connection};
-use super::faults::{is_broken, is_demoted, translate, unavailable};
+use super::deadline::Deadline;
+use super::dial;
+use super::faults::{is_demoted, unavailable};
+use super::line::{Digits, Line, Lost, Words};
 use super::sentinel::Sentinels;
 use super::server::{self, Report};
 use super::settings::{Access, Node, Settings, Wait};
@@ -26,29 +26,10 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(1_500);
 /// How far apart attempts to connect begin, at most: a server that is away is not stormed, and is found soon.
 const SPACING: Duration = Duration::from_millis(100);
 
-/// When a call has taken as long as it may.
-#[derive(Clone, Copy)]
-pub(super) struct Deadline {
-    end: Instant,
-    whole: Duration,
-}
-
-impl Deadline {
-    pub(super) fn within(whole: Duration) -> Self {
-        Self { end: Clock::instant() + whole, whole }
-    }
-
-    /// What comes of it in time, if anything.
-    pub(super) async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, StoreError> {
-        let held = tokio::time::timeout_at(self.end.into(), work).await;
-        held.map_err(|_| unavailable(format!("no answer within {:?}", self.whole)))
-    }
-}
-
 /// What goes over a connection in one piece.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
-    pub(super) command: &'a Cmd,
+    pub(super) command: Words<'a>,
     /// Who else must have what the command has written, before it counts.
     pub(super) wait: Option<Wait>,
     /// Whether a node of a cluster is asked for a key that it is still being given.
@@ -56,7 +37,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn plain(command: &'a Cmd) -> Self {
+    pub(super) fn plain(command: Words<'a>) -> Self {
         Self { command, wait: None, asking: false }
     }
 }
@@ -83,10 +64,16 @@ impl Terms {
         Self { settings, timeout, clock, accepted: Mutex::default() }
     }
 
-    async fn look_over(&self, node: &Node, connection: &Connection, sets_clock: bool) -> Result<Report, RedisError> {
+    async fn look_over(
+        &self,
+        node: &Node,
+        line: &Line,
+        sets_clock: bool,
+        deadline: Deadline,
+    ) -> Result<Report, StoreError> {
         let allow_eviction = self.settings.allow_eviction || lock(&self.accepted).contains(node);
         let clock = sets_clock.then_some(&self.clock);
-        let report = server::ask(&mut connection.line.clone(), allow_eviction, clock).await?;
+        let report = server::ask(line, allow_eviction, clock, deadline).await??;
         if report.refusal.is_none() {
             lock(&self.accepted).insert(node.clone());
         }
@@ -131,7 +118,7 @@ struct Slot {
 type Attempt = Shared<BoxFuture<'static, Result<Arc<Live>, StoreError>>>;
 
 pub(super) struct Live {
-    connection: Connection,
+    line: Line,
     report: Report,
     node: Node,
     /// How often the sentinels had named another primary by then.
@@ -166,25 +153,25 @@ impl Link {
         let mut again = true;
         loop {
             let (generation, live) = self.live(lane, deadline).await?;
-            match lane.hold(generation, deadline, live.exchange(request)).await? {
+            match lane.mind(generation, live.exchange(request, deadline).await) {
                 Ok(answer) => {
                     if is_demoted(&answer.reply) {
                         lane.give_up(generation, "the server is a replica");
                     }
                     return Ok(answer);
                 }
-                Err(error) if is_broken(&error) && again => again = false,
-                Err(error) => return Err(translate(&error)),
+                Err(Lost::Broken(_)) if again => again = false,
+                Err(lost) => return Err(lost.into()),
             }
         }
     }
 
     /// Sends a command whose reply depends on the run of the server, and says which run it was.
-    pub(super) async fn send_to_run(&self, command: &Cmd, deadline: Deadline) -> Result<(u64, Value), StoreError> {
+    pub(super) async fn send_to_run(&self, command: Words<'_>, deadline: Deadline) -> Result<(u64, Value), StoreError> {
         let lane = self.lane(false);
         let (generation, live) = self.live(lane, deadline).await?;
-        let outcome = lane.hold(generation, deadline, live.exchange(Request::plain(command))).await?;
-        outcome.map(|answer| (live.report.run, answer.reply)).map_err(|error| translate(&error))
+        let [reply] = lane.mind(generation, live.line.send([command], deadline).await)?;
+        Ok((live.report.run, reply))
     }
 
     /// What the server says of itself now, and where it is.
@@ -192,10 +179,9 @@ impl Link {
         let lane = self.lane(false);
         let (generation, live) = self.meet(lane, deadline).await?;
         let clock = self.sets_clock.then_some(&self.terms.clock);
-        let mut asked = live.connection.line.clone();
-        let asking = server::ask(&mut asked, self.terms.settings.allow_eviction, clock);
-        let outcome = lane.hold(generation, deadline, asking).await?;
-        outcome.map(|report| (live.node.clone(), report)).map_err(|error| translate(&error))
+        let asked = server::ask(&live.line, self.terms.settings.allow_eviction, clock, deadline).await;
+        let report = lane.mind(generation, asked)??;
+        Ok((live.node.clone(), report))
     }
 
     /// The connection for a call. Those that wait for replicas hold up what comes behind them, so they have connections
@@ -261,17 +247,11 @@ impl Link {
 }
 
 impl Lane {
-    /// Holds an exchange over a connection to its time. One that lets it pass is given up: it may be a dead one.
-    async fn hold<T>(
-        &self,
-        generation: u64,
-        deadline: Deadline,
-        exchange: impl Future<Output = Result<T, RedisError>>,
-    ) -> Result<Result<T, RedisError>, StoreError> {
-        let outcome = deadline.hold(exchange).await;
+    /// Gives up a connection that has lost a call. One that lets a call's time pass may be a dead one too.
+    fn mind<T>(&self, generation: u64, outcome: Result<T, Lost>) -> Result<T, Lost> {
         match &outcome {
-            Err(_) => self.give_up(generation, "no answer in time"),
-            Ok(Err(error)) if is_broken(error) => self.give_up(generation, &error.to_string()),
+            Err(Lost::Late(_)) => self.give_up(generation, "no answer in time"),
+            Err(Lost::Broken(cause)) => self.give_up(generation, cause),
             Ok(_) => {}
         }
         outcome
@@ -308,22 +288,27 @@ impl Slot {
 }
 
 impl Live {
-    async fn exchange(&self, request: Request<'_>) -> Result<Answer, RedisError> {
-        let mut line = self.connection.line.clone();
-        if request.wait.is_none() && !request.asking {
-            return Ok(Answer { reply: line.req_packed_command(request.command).await?, acknowledged: None });
-        }
-        let mut all = pipe();
-        if request.asking {
-            all.cmd("ASKING");
-        }
-        all.add_command(request.command.clone());
-        if let Some(wait) = request.wait {
-            all.cmd("WAIT").arg(wait.replicas).arg(wait.timeout.as_millis());
-        }
-        let replies = line.req_packed_commands(&all, 0, all.len()).await?;
-        let mut replies = replies.into_iter().skip(usize::from(request.asking));
-        Ok(Answer { reply: replies.next().unwrap_or(Value::Nil), acknowledged: replies.next() })
+    async fn exchange(&self, request: Request<'_>, deadline: Deadline) -> Result<Answer, Lost> {
+        let (line, command) = (&self.line, request.command);
+        let asking: Words = &[b"ASKING"];
+        let Some(wait) = request.wait else {
+            let reply = if request.asking {
+                line.send([asking, command], deadline).await?.into_iter().last()
+            } else {
+                line.send([command], deadline).await?.into_iter().next()
+            };
+            return Ok(Answer { reply: reply.unwrap_or(Value::Nil), acknowledged: None });
+        };
+        let millis = u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX);
+        let (replicas, millis) = (Digits::of(wait.replicas.into()), Digits::of(millis));
+        let wait: Words = &[b"WAIT", replicas.text(), millis.text()];
+        let [reply, acknowledged] = if request.asking {
+            let [_, replies @ ..] = line.send([asking, command, wait], deadline).await?;
+            replies
+        } else {
+            line.send([command, wait], deadline).await?
+        };
+        Ok(Answer { reply, acknowledged: Some(acknowledged) })
     }
 }
 
@@ -339,39 +324,39 @@ impl Place {
 async fn connect(terms: Arc<Terms>, place: Place, sets_clock: bool, begin: Instant) -> Result<Arc<Live>, StoreError> {
     tokio::time::sleep_until(begin.into()).await;
     let limit = Deadline::within(terms.timeout.max(CONNECT_AT_LEAST));
-    let live = limit.hold(open(&terms, &place, sets_clock)).await.and_then(|opened| opened).map_err(|error| {
-        let where_to = &terms.settings.servers;
-        match (error, &place) {
-            (StoreError::Unavailable(cause), Place::Fixed(node)) => {
-                unavailable(format!("cannot connect to {node}: {cause}"))
+    let live =
+        limit.hold(open(&terms, &place, sets_clock, limit)).await.and_then(|opened| opened).map_err(|error| {
+            let where_to = &terms.settings.servers;
+            match (error, &place) {
+                (StoreError::Unavailable(cause), Place::Fixed(node)) => {
+                    unavailable(format!("cannot connect to {node}: {cause}"))
+                }
+                (StoreError::Unavailable(cause), Place::Named(_)) => {
+                    unavailable(format!("cannot connect to {where_to}: {cause}"))
+                }
+                (other, _) => other,
             }
-            (StoreError::Unavailable(cause), Place::Named(_)) => {
-                unavailable(format!("cannot connect to {where_to}: {cause}"))
-            }
-            (other, _) => other,
-        }
-    })?;
+        })?;
     tracing::info!(address = %live.node, version = live.report.version, "store connected");
     Ok(Arc::new(live))
 }
 
-async fn open(terms: &Terms, place: &Place, sets_clock: bool) -> Result<Live, StoreError> {
+async fn open(terms: &Terms, place: &Place, sets_clock: bool, limit: Deadline) -> Result<Live, StoreError> {
     let access: &Access = &terms.settings.access;
     let (switches, node) = match place {
         Place::Fixed(node) => (0, node.clone()),
         Place::Named(sentinels) => sentinels.primary().await?,
     };
-    let connection = dial::connect(&node, access).await;
     let report = async {
-        let connection = connection?;
-        let report = terms.look_over(&node, &connection, sets_clock).await.map_err(|error| translate(&error))?;
-        Ok((connection, report))
+        let line = dial::line(&node, access, limit).await?;
+        let report = terms.look_over(&node, &line, sets_clock, limit).await?;
+        Ok((line, report))
     };
     match (report.await, place) {
         (Ok((_, report)), Place::Named(_)) if !report.is_primary => {
             Err(unavailable(format!("{node} is a replica, though the sentinels name it")))
         }
-        (Ok((connection, report)), _) => Ok(Live { connection, report, node, switches }),
+        (Ok((line, report)), _) => Ok(Live { line, report, node, switches }),
         (Err(StoreError::Unavailable(cause)), Place::Named(_)) => Err(unavailable(format!("{node}: {cause}"))),
         (Err(error), _) => Err(error),
     }

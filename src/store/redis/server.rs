@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::{FromRedisValue as _, RedisError, cmd, pipe};
+use redis::FromRedisValue as _;
 
+use super::StoreError;
+use super::deadline::Deadline;
+use super::faults;
+use super::line::{Line, Lost, Words};
 use crate::clock::Clock;
 use crate::machine::Time;
 
@@ -102,26 +105,28 @@ fn persistence(info: &str, flushed: Option<&str>, snapshots: Option<&str>) -> Pe
 
 /// Asks the server what it is, and sets the clock by it, if one is given.
 pub(super) async fn ask(
-    line: &mut MultiplexedConnection,
+    line: &Line,
     allow_eviction: bool,
     clock: Option<&Clock>,
-) -> Result<Report, RedisError> {
-    let mut questions = pipe();
-    for section in ["server", "memory", "persistence", "replication"] {
-        questions.cmd("INFO").arg(section);
-    }
-    questions.cmd("TIME");
+    deadline: Deadline,
+) -> Result<Result<Report, StoreError>, Lost> {
     let asked = Clock::instant();
-    let (server, memory, persistence, replication, now): (String, String, String, String, (u64, u64)) =
-        questions.query_async(line).await?;
-    if let Some(clock) = clock {
-        clock.calibrate(time(now), asked.elapsed());
-    }
+    let sections: [&[u8]; 4] = [b"server", b"memory", b"persistence", b"replication"];
+    let [server, memory, persistence, replication] = sections.map(|section| [&b"INFO"[..], section]);
+    let [told @ .., now] = line.send([&server, &memory, &persistence, &replication, &[b"TIME"]], deadline).await?;
+    let taken = asked.elapsed();
     // Not every user may ask this; then it is not known.
-    let mut settings = cmd("CONFIG");
-    settings.arg("GET").arg(&["save", "appendfsync", "min-replicas-to-write"]);
-    let settings = HashMap::from_redis_value(line.req_packed_command(&settings).await?).ok();
-    Ok(Report::new(&[server, memory, persistence, replication].concat(), settings.as_ref(), allow_eviction))
+    let settings: Words = &[b"CONFIG", b"GET", b"save", b"appendfsync", b"min-replicas-to-write"];
+    let [settings] = line.send([settings], deadline).await?;
+    let settings = HashMap::from_redis_value(settings).ok();
+    let judge = || {
+        if let Some(clock) = clock {
+            clock.calibrate(time(faults::parse(now)?), taken);
+        }
+        let told = told.into_iter().map(faults::parse).collect::<Result<Vec<String>, _>>()?;
+        Ok(Report::new(&told.concat(), settings.as_ref(), allow_eviction))
+    };
+    Ok(judge())
 }
 
 /// The reply to `TIME`: seconds and microseconds.

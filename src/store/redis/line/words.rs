@@ -1,0 +1,84 @@
+//! Commands as they are written to a server: words, each with its length. Pure.
+
+/// A command: its name and what belongs to it.
+pub(in crate::store::redis) type Words<'a> = &'a [&'a [u8]];
+
+/// What a word takes beside itself, nearly always: a sign, a length, two ends of lines.
+const FRAME: usize = 12;
+
+/// The longest number in decimal digits.
+const LONGEST: usize = 20;
+
+/// Adds a command to what is to be sent.
+pub(super) fn write(out: &mut Vec<u8>, words: Words<'_>) {
+    out.reserve(FRAME + words.iter().map(|word| FRAME + word.len()).sum::<usize>());
+    head(out, b'*', words.len());
+    for word in words {
+        head(out, b'$', word.len());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn head(out: &mut Vec<u8>, sign: u8, number: usize) {
+    out.push(sign);
+    out.extend_from_slice(Digits::of(number as u64).text());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number as a word.
+pub(in crate::store::redis) struct Digits {
+    digits: [u8; LONGEST],
+    begin: usize,
+}
+
+impl Digits {
+    pub(in crate::store::redis) fn of(mut number: u64) -> Self {
+        let (mut digits, mut begin) = ([b'0'; LONGEST], LONGEST - 1);
+        loop {
+            // One digit at a time: never more than nine.
+            digits[begin] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { digits, begin };
+            }
+            begin -= 1;
+        }
+    }
+
+    pub(in crate::store::redis) fn text(&self) -> &[u8] {
+        &self.digits[self.begin..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_command_is_written_as_the_client_library_writes_it(words in vec(any::<Vec<u8>>(), 1..9)) {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let mut out = b"before".to_vec();
+            write(&mut out, &words);
+            let expected = redis::Cmd::new().arg(&words).get_packed_command();
+            prop_assert_eq!(&out[6..], &expected[..]);
+        }
+
+        #[test]
+        fn a_number_is_written_in_its_digits(number: u64) {
+            let digits = Digits::of(number);
+            prop_assert_eq!(std::str::from_utf8(digits.text()).unwrap(), number.to_string());
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_numbers_too() {
+        for number in [0, 9, 10, u64::MAX] {
+            assert_eq!(Digits::of(number).text(), number.to_string().as_bytes());
+        }
+    }
+}
