@@ -46,6 +46,11 @@ impl Measured {
         self.micros(self.used.gateway)
     }
 
+    /// What of that is in user space.
+    pub(crate) fn user(&self) -> f64 {
+        self.micros(self.used.user)
+    }
+
     /// The same, with its store.
     pub(crate) fn with_store(&self) -> f64 {
         self.micros(self.used.gateway + self.used.store)

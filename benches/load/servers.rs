@@ -74,6 +74,8 @@ pub(crate) struct Running {
 pub(crate) struct Used {
     /// Processor time, user and system, of the gateway and its worker processes.
     pub(crate) gateway: Duration,
+    /// The part of it in user space.
+    pub(crate) user: Duration,
     /// Of Redis, where there is one.
     pub(crate) store: Duration,
     /// How many commands it was sent.
@@ -84,6 +86,7 @@ impl Used {
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             gateway: self.gateway.saturating_sub(before.gateway),
+            user: self.user.saturating_sub(before.user),
             store: self.store.saturating_sub(before.store),
             commands: self.commands.saturating_sub(before.commands),
         }
@@ -166,10 +169,10 @@ impl Running {
     pub(crate) fn used(&self) -> Result<Used> {
         let mut used = Used::default();
         if let Some(gateway) = &self.gateway {
-            used.gateway = gateway.processor_time()?;
+            (used.gateway, used.user) = gateway.processor_time()?;
         }
         if let Some(redis) = &self.store {
-            used.store = redis.process.processor_time()?;
+            (used.store, _) = redis.process.processor_time()?;
             used.commands = redis.commands()?;
         }
         Ok(used)
