@@ -5,6 +5,7 @@ mod changes;
 mod demo;
 mod house;
 mod jwks;
+mod metronome;
 mod reload;
 mod state;
 mod systemd;

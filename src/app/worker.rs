@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::Request;
 
+use super::metronome::Metronome;
 use super::state::Live;
 use super::systemd::Pulse;
 use super::{LAST_WRITES, Parts};
@@ -46,11 +47,13 @@ impl Door {
 pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, listener: Listener, pulse: Pulse) {
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let gateway = Gateway::new(Arc::clone(&parts.live.now().gateway), arbiter, index);
+    let metronome = Arc::new(Metronome::default());
     let door = Arc::new(Door { live: Arc::clone(&parts.live), gateway: ArcSwap::from_pointee(gateway) });
     let serving = async {
         tokio::select! {
-            () = serve(&parts, &door, listener) => {}
+            () = serve(&parts, &door, &metronome, listener) => {}
             () = door.follow() => {}
+            () = metronome.beat() => {}
             () = pulse.beat() => {}
         }
         parts.arbiter.tasks.close();
@@ -71,9 +74,10 @@ pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, liste
     .await;
 }
 
-async fn serve(parts: &Parts, door: &Arc<Door>, listener: Listener) {
-    let door = Arc::clone(door);
+async fn serve(parts: &Parts, door: &Arc<Door>, metronome: &Arc<Metronome>, listener: Listener) {
+    let (door, metronome) = (Arc::clone(door), Arc::clone(metronome));
     let handle = move |request: Request<Inbound>, client: Arc<Client>| {
+        metronome.hear();
         let gateway = door.now();
         // Boxed where it is made: what serves the connection moves it several times until it runs.
         Box::pin(async move { gateway.handle(request, &client).await })

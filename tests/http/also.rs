@@ -16,6 +16,9 @@ const REFUSED: &str = r#"oncegate_also_refused_total{route="create-order"}"#;
 const RESERVED: &str = r#"oncegate_store_seconds_count{op="reserve"}"#;
 const REMOVED: &str = r#"oncegate_store_seconds_count{op="remove"}"#;
 
+/// These tests are about keys: their store has time, on a busy machine too.
+pub(crate) const PATIENT: &str = "store: { kind: embedded, path: '{dir}/store', command_timeout: 10s }";
+
 /// A guard with two keys: `also` holds what goes into it after its key, `more` further lines of the guard.
 pub(crate) fn guard(also: &str, more: &str) -> String {
     let scope = if more.contains("scope:") { "" } else { "scope: none\n" };
@@ -24,7 +27,7 @@ pub(crate) fn guard(also: &str, more: &str) -> String {
 }
 
 pub(crate) fn gateway(upstream: &ScriptedUpstream, also: &str, more: &str) -> Gateway {
-    Gateway::start(&yaml(upstream, &guard(also, more), ""))
+    Gateway::start(&yaml(upstream, &guard(also, more), PATIENT))
 }
 
 /// Every answer is another one.
@@ -298,7 +301,7 @@ fn an_order_that_runs_is_told_as_such() {
 #[test]
 fn an_api_that_is_not_reached_frees_both() {
     let nobody = DeadPort::refusing();
-    let gateway = Gateway::start(&yaml_to(nobody.address(), &guard("", ""), ""));
+    let gateway = Gateway::start(&yaml_to(nobody.address(), &guard("", ""), PATIENT));
     // Whoever comes next, under either key or with another partner for it, is tried.
     for call in [pay("k", "A"), pay("k", "A"), pay("fresh", "A"), pay("k", "B"), pay_more("fresh", "B", 6)] {
         let answer = gateway.send(&call);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::also::{detail, gateway, guard, numbered, numbered_with, pay, ran, refused, replayed, told};
+use crate::also::{PATIENT, detail, gateway, guard, numbered, numbered_with, pay, ran, refused, replayed, told};
 use crate::client::{Answer, Call, connect};
 use crate::gateway::{Gateway, wait_until};
 use crate::upstream::{Reply, ScriptedUpstream};
@@ -33,7 +33,7 @@ fn crashed() -> (Gateway, ScriptedUpstream) {
         1 => Reply::silence(),
         _ => Reply::whole(201, &[], format!("answer {number}")),
     });
-    let text = yaml(&upstream, &guard("", "lease: 500ms"), "sweep_interval: 1s");
+    let text = yaml(&upstream, &guard("", "lease: 500ms"), &format!("{PATIENT}\nsweep_interval: 1s"));
     let mut gateway = Gateway::start(&text);
     let mut client = connect(gateway.address).unwrap();
     client.write_all(&pay("k", "A").bytes()).unwrap();
@@ -147,7 +147,7 @@ fn what_the_api_says_when_it_is_asked_ends_both() {
 #[test]
 fn the_first_key_is_what_clients_ask_by() {
     let upstream = numbered(201);
-    let gateway = Gateway::start(&yaml(&upstream, &guard("", ""), "operations: {}"));
+    let gateway = Gateway::start(&yaml(&upstream, &guard("", ""), &format!("{PATIENT}\noperations: {{}}")));
     assert_eq!(gateway.send(&pay("k", "A")).status, 201);
     assert!(gateway.send(&pay("fresh", "A")).is_replay());
     let ask = |key: &str| gateway.send(&Call::new("GET", &format!("/_oncegate/operations/{key}")));
@@ -163,8 +163,8 @@ fn the_first_key_is_what_clients_ask_by() {
 fn a_token_is_not_used_by_a_request_that_its_order_number_refuses() {
     let upstream = numbered(201);
     let lines = "key: [ { token: {} } ]\nscope: none\nalso: { key: [ { json: /order_no } ], duplicate: reject }";
-    let secrets = "tokens: { secrets: [ \"0123456789abcdef0123456789abcdef\" ] }";
-    let gateway = Gateway::start(&yaml(&upstream, lines, secrets));
+    let secrets = format!("{PATIENT}\ntokens: {{ secrets: [ \"0123456789abcdef0123456789abcdef\" ] }}");
+    let gateway = Gateway::start(&yaml(&upstream, lines, &secrets));
     let issue = || {
         let issued = gateway.send(&Call::post("/idempotency-tokens?route=create-order"));
         let told: Value = serde_json::from_slice(&issued.body).unwrap();
@@ -191,7 +191,8 @@ fn after_a_crash_in_the_middle_of_many_each_order_has_run_once_at_most() {
         std::thread::sleep(Duration::from_millis(rand::random_range(0..10)));
         Reply::whole(201, &[], format!("answer {number}"))
     });
-    let mut gateway = Gateway::start(&yaml(&upstream, &guard("", "lease: 500ms"), "sweep_interval: 1s"));
+    let mut gateway =
+        Gateway::start(&yaml(&upstream, &guard("", "lease: 500ms"), &format!("{PATIENT}\nsweep_interval: 1s")));
     for round in 0..3 {
         let enough = upstream.requests().len() + rand::random_range(1..ORDERS / 2);
         std::thread::scope(|scope| {

@@ -25,6 +25,11 @@ fn records(redis: &RedisServer) -> usize {
     redis.run::<usize>(&["DBSIZE"])
 }
 
+/// The store is well; on a busy machine it may be slow.
+fn patient(redis: &RedisServer) -> String {
+    format!("{SWEPT}\nstore: {}", store(&redis.url(), Duration::from_secs(10)))
+}
+
 #[test]
 fn of_thirty_clicks_with_fresh_keys_and_one_order_one_passes() {
     const CLICKS: usize = 30;
@@ -34,9 +39,7 @@ fn of_thirty_clicks_with_fresh_keys_and_one_order_one_passes() {
         Reply::whole(201, &[], "done")
     });
     let redis = RedisServer::start();
-    // The store is well; on a busy machine it may be slow.
-    let patient = format!("store: {}", store(&redis.url(), Duration::from_secs(10)));
-    let gateways = pair(&upstream, &redis, ALSO, &patient);
+    let gateways = pair(&upstream, &redis, ALSO, &patient(&redis));
     for round in 0..ROUNDS {
         let start = Barrier::new(CLICKS);
         let answers: Vec<Answer> = std::thread::scope(|scope| {
@@ -68,7 +71,7 @@ fn a_gateway_that_is_killed_between_the_claims_leaves_the_first_key_in_doubt() {
     // Its first claim is carried out and never answered, so that the second is not even sent.
     let slow = format!("workers: 1\nstore: {}", store(&proxy.url(), Duration::from_mins(1)));
     let mut dying = Gateway::start(&yaml(&upstream, &proxy.url(), &format!("{ALSO}\n{HASTY}"), &slow));
-    let other = Gateway::start(&yaml(&upstream, &redis.url(), &format!("{ALSO}\n{HASTY}"), SWEPT));
+    let other = Gateway::start(&yaml(&upstream, &redis.url(), &format!("{ALSO}\n{HASTY}"), &patient(&redis)));
     assert_eq!(dying.send(&pay("before", "A-before")).status, 201);
     let before = records(&redis);
     proxy.set(Weather::SwallowReplies);
@@ -87,7 +90,7 @@ fn a_gateway_that_is_killed_between_the_claims_leaves_the_first_key_in_doubt() {
 fn a_gateway_that_is_killed_while_it_runs_leaves_both_keys_in_one_doubt() {
     let upstream = ScriptedUpstream::start(|_| Reply::silence());
     let redis = RedisServer::start();
-    let [mut dying, other] = pair(&upstream, &redis, &format!("{ALSO}\n{HASTY}"), SWEPT);
+    let [mut dying, other] = pair(&upstream, &redis, &format!("{ALSO}\n{HASTY}"), &patient(&redis));
     let mut client = connect(dying.address).unwrap();
     client.write_all(&pay("k", "A").bytes()).unwrap();
     wait_until("it is forwarded", || upstream.requests().len() == 1);
@@ -114,7 +117,7 @@ fn an_api_that_is_not_reached_frees_both_keys() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "done"));
     let redis = RedisServer::start();
-    let text = yaml(&upstream, &redis.url(), ALSO, "");
+    let text = yaml(&upstream, &redis.url(), ALSO, &patient(&redis));
     let away = Gateway::start(&text.replace(&upstream.address().to_string(), &closed.to_string()));
     let there = Gateway::start(&text);
     assert_eq!(told(&away.send(&pay("k", "A"))), refused(502, "upstream-unreachable"));

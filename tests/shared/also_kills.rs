@@ -357,7 +357,8 @@ fn a_store_that_is_lost_between_the_claims_leaves_neither() {
     let (upstream, redis) = (ScriptedUpstream::start(books), RedisServer::start());
     let between = Interceptor::to(redis.port());
     let guard = "also: { key: [ { json: /order_no } ] }\nlease: 60s";
-    let gateway = Gateway::start(&yaml(&upstream, &between.url(), guard, "workers: 1"));
+    let top = format!("workers: 1\nstore: {}", store(&between.url(), Duration::from_secs(3)));
+    let gateway = Gateway::start(&yaml(&upstream, &between.url(), guard, &top));
     for call in [pay("kept", "kept"), pay("freed", "refused")] {
         gateway.send(&call);
     }
