@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use oncegate::clock::Clock;
-use oncegate::keys::{Caller, FingerprintSettings, Missing, Named, Request, Scope, Settings, Source, identify};
+use oncegate::keys::{Caller, FingerprintSettings, Missing, Named, Naming, Request, Scope, Settings, Source};
 use oncegate::machine::Arrival;
 
 /// Bodies of one round.
@@ -109,9 +109,9 @@ fn send(client: &mut TcpStream, body: &[u8]) -> Result<()> {
 
 /// Names the same request again and again.
 fn named(request: &Arc<Request>, look: impl Fn(Arrival)) -> Result<()> {
-    let settings = settings();
+    let naming = Naming::new(settings());
     for _ in 0..BODIES {
-        match identify(&settings, black_box(Arc::clone(request)))? {
+        match naming.identify(black_box(Arc::clone(request)))? {
             Named::Operation(arrival) => look(arrival),
             Named::Unkeyed => return Err(anyhow!("it has a key")),
         }

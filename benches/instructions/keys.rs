@@ -7,19 +7,19 @@ use gungraun::{library_benchmark, library_benchmark_group};
 use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use oncegate::config;
-use oncegate::keys::{Caller, Named, Request, Settings, check_head, identify};
+use oncegate::keys::{Caller, Named, Naming, Request};
 use oncegate::machine::{Arrival, Print, Prints};
 
 use super::{at_most, orders};
 
 /// A request, and how its route names operations.
-pub(crate) struct Naming {
-    settings: Settings,
+pub(crate) struct Case {
+    naming: Naming,
     request: Arc<Request>,
 }
 
 /// One that the route with this name takes. All that is lazy has happened.
-pub(crate) fn naming(route: &str) -> Naming {
+pub(crate) fn case(route: &str) -> Case {
     let text = orders::config("64MiB").replace("UPSTREAM", "127.0.0.1:9001");
     let routes = config::parse("bench", &text, &|_| None).unwrap().settings.gateway.routes;
     let guard = routes.into_iter().find(|own| own.name == route).and_then(|own| own.guard).unwrap();
@@ -40,15 +40,15 @@ pub(crate) fn naming(route: &str) -> Naming {
         caller: Caller::default(),
         body: orders::order(7).into(),
     });
-    let naming = Naming { settings: guard.keys, request };
-    naming.arrival().prints();
-    naming
+    let case = Case { naming: Naming::new(guard.keys), request };
+    case.arrival().prints();
+    case
 }
 
-impl Naming {
+impl Case {
     /// What the request is taken for.
     pub(crate) fn arrival(&self) -> Arrival {
-        match identify(black_box(&self.settings), Arc::clone(black_box(&self.request))).unwrap() {
+        match black_box(&self.naming).identify(Arc::clone(black_box(&self.request))).unwrap() {
             Named::Operation(arrival) => arrival,
             Named::Unkeyed => panic!("it has a key"),
         }
@@ -57,46 +57,46 @@ impl Naming {
 
 // Before the body is read.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = naming, config = at_most(6_500))]
-#[bench::fields_and_scope(args = ("fields",), setup = naming, config = at_most(9_300))]
-fn head(naming: Naming) -> Naming {
-    let Request { headers, query, caller, .. } = &*naming.request;
-    check_head(black_box(&naming.settings), black_box(headers), query.as_deref(), caller).unwrap();
-    naming
+#[bench::header(args = ("create-order",), setup = case, config = at_most(3_300))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_250))]
+fn head(case: Case) -> Case {
+    let Request { headers, query, caller, .. } = &*case.request;
+    black_box(&case.naming).check_head(black_box(headers), query.as_deref(), caller).unwrap();
+    case
 }
 
 // With the digest of what was sent, which is all that an exact retry needs.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = naming, config = at_most(14_500))]
-#[bench::fields_and_scope(args = ("fields",), setup = naming, config = at_most(78_000))]
-#[bench::fingerprint(args = ("whole",), setup = naming, config = at_most(56_000))]
-fn operation(naming: Naming) -> (Naming, Arrival) {
-    let arrival = naming.arrival();
-    (naming, black_box(arrival))
+#[bench::header(args = ("create-order",), setup = case, config = at_most(8_500))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(63_000))]
+#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(48_500))]
+fn operation(case: Case) -> (Case, Arrival) {
+    let arrival = case.arrival();
+    (case, black_box(arrival))
 }
 
 // The digest of the canonical form, which a first request and a changed one need too.
 #[library_benchmark]
-#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(45_000))]
-fn canonical((naming, arrival): (Naming, Arrival)) -> (Naming, Arrival, Prints) {
+#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(42_500))]
+fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
     let prints = arrival.prints();
-    (naming, arrival, black_box(prints))
+    (case, arrival, black_box(prints))
 }
 
 // An exact retry against what was recorded.
 #[library_benchmark]
-#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(15_000))]
-fn retry((naming, first): (Naming, Arrival)) -> (Naming, Arrival, Arrival, bool) {
-    let again = naming.arrival();
+#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(8_500))]
+fn retry((case, first): (Case, Arrival)) -> (Case, Arrival, Arrival, bool) {
+    let again = case.arrival();
     let recorded: Print = black_box(first.raw);
     let same = again.raw == recorded;
-    (naming, first, again, black_box(same))
+    (case, first, again, black_box(same))
 }
 
-fn with_arrival(route: &str) -> (Naming, Arrival) {
-    let naming = naming(route);
-    let arrival = naming.arrival();
-    (naming, arrival)
+fn with_arrival(route: &str) -> (Case, Arrival) {
+    let case = case(route);
+    let arrival = case.arrival();
+    (case, arrival)
 }
 
 library_benchmark_group!(name = naming_requests, benchmarks = [head, operation]);

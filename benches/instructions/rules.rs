@@ -10,8 +10,7 @@ use oncegate::machine::{
     settle,
 };
 
-use super::keys::naming;
-use super::{at_most, orders};
+use super::{at_most, keys, orders};
 
 pub(crate) const NOW: Time = Time(1_790_000_000_000);
 const ATTEMPT: AttemptId = AttemptId([0xA1; 16]);
@@ -28,7 +27,7 @@ pub(crate) fn case(route: &str) -> Case {
     let text = orders::config("64MiB").replace("UPSTREAM", "127.0.0.1:9001");
     let routes = config::parse("bench", &text, &|_| None).unwrap().settings.gateway.routes;
     let policy = routes.into_iter().find(|own| own.name == route).and_then(|own| own.guard).unwrap().policy;
-    let arrival = naming(route).arrival();
+    let arrival = keys::case(route).arrival();
     arrival.prints();
     let Admission::Claim { record: claim, .. } = admit(None, &arrival, &policy, ATTEMPT, NOW) else {
         panic!("nothing is known of it");
@@ -63,7 +62,7 @@ fn answer() -> Recorded {
 }
 
 #[library_benchmark]
-#[bench::claim(args = ("create-order",), setup = case, config = at_most(470))]
+#[bench::claim(args = ("create-order",), setup = case, config = at_most(440))]
 fn admit_first(case: Case) -> (Case, Admission) {
     let admission = admit(black_box(None), &case.arrival, &case.policy, ATTEMPT, NOW);
     (case, black_box(admission))
@@ -77,14 +76,14 @@ fn known(route: &str) -> (Case, Record) {
 }
 
 #[library_benchmark]
-#[bench::replay(args = ("create-order",), setup = known, config = at_most(1_190))]
+#[bench::replay(args = ("create-order",), setup = known, config = at_most(1_160))]
 fn admit_again((case, record): (Case, Record)) -> (Case, Record, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))
 }
 
 #[library_benchmark]
-#[bench::kept(args = ("create-order",), setup = case, config = at_most(1_140))]
+#[bench::kept(args = ("create-order",), setup = case, config = at_most(1_380))]
 fn settle_answered(case: Case) -> (Case, Settling) {
     let settling = settle(&case.claim, Some(black_box(&case.claim)), &case.ending, &case.policy, NOW);
     (case, black_box(settling))

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use oncegate::keys::{
-    ClientPiece, ClientPrints, ClientWord, FingerprintSettings, Framed, Hashed, Named, Refusal, Request, Settings,
-    Source, explain, identify,
+    ClientPiece, ClientPrints, ClientWord, FingerprintSettings, Framed, Hashed, Named, Naming, Refusal, Request,
+    Settings, Source, explain,
 };
 use sha2::{Digest, Sha256};
 
@@ -71,9 +71,9 @@ fn made(request: &Request, time: &str) -> ClientPiece {
 fn verify(request: &Request, print: &str, time: &str) -> Result<(), Refusal> {
     let request = signed(request, print, time);
     let explained = explain(&route(ClientWord::Verify), &request).ok().and_then(|it| it.client);
-    let named = identify(&route(ClientWord::Verify), request.clone());
+    let named = Naming::new(route(ClientWord::Verify)).identify(request.clone());
     assert_eq!(named.as_ref().err(), explained.and_then(|client| client.refusal).as_ref(), "both judge alike");
-    let trusted = identify(&route(ClientWord::Trust), request);
+    let trusted = Naming::new(route(ClientWord::Trust)).identify(request);
     assert!(matches!(trusted, Ok(Named::Operation(_))), "{trusted:?}");
     named.map(|_| ())
 }
@@ -143,11 +143,11 @@ fn as_time(value: &HeaderValue) {
         matches!(text.len(), 1..=15) && text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text[0] != b'0');
     let mut request = signed(&post("", b""), NONE, TIME);
     request.headers.insert(TIMESTAMP, value.clone());
-    let told = identify(&route(ClientWord::Trust), request.clone());
+    let told = Naming::new(route(ClientWord::Trust)).identify(request.clone());
     assert_eq!(told.is_ok(), is_time, "{value:?}");
     assert!(is_time || matches!(told, Err(Refusal::TimestampInvalid(_))), "{told:?}");
     request.headers.append(TIMESTAMP, value.clone());
-    assert!(matches!(identify(&route(ClientWord::Trust), request), Err(Refusal::TimestampInvalid(_))));
+    assert!(matches!(Naming::new(route(ClientWord::Trust)).identify(request), Err(Refusal::TimestampInvalid(_))));
 }
 
 /// A fingerprint has one spelling: 64 digits, in lower case.
@@ -156,7 +156,7 @@ fn as_print(value: &HeaderValue) {
     let is_print = text.len() == 64 && text.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let mut request = signed(&post("", b""), NONE, TIME);
     request.headers.insert(PRINT, value.clone());
-    let told = identify(&route(ClientWord::Trust), request);
+    let told = Naming::new(route(ClientWord::Trust)).identify(request);
     assert_eq!(told.is_ok(), is_print, "{value:?}");
     assert!(is_print || matches!(told, Err(Refusal::FingerprintInvalid(_))), "{told:?}");
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use oncegate::keys::{
-    Caller, Explanation, FingerprintSettings, Missing, Refusal, Request, Scope, Settings, Source, check_head, explain,
+    Caller, Explanation, FingerprintSettings, Missing, Naming, Refusal, Request, Scope, Settings, Source, explain,
 };
 
 /// A POST with nothing but a body of this type.
@@ -65,7 +65,8 @@ pub(super) fn seen_without(request: &Request, ignored: FingerprintSettings) -> E
 /// The key that a source finds, after the head alone was asked too: it may refuse only what is refused in the end.
 pub(super) fn key(source: &Source, request: &Request) -> Result<String, Refusal> {
     let settings = settings(Some(source.clone()), FingerprintSettings::default());
-    let head = check_head(&settings, &request.headers, request.query.as_deref(), &request.caller);
+    let naming = Naming::new(settings.clone());
+    let head = naming.check_head(&request.headers, request.query.as_deref(), &request.caller);
     let whole = explain(&settings, request);
     if let Err(refusal) = &head {
         assert_eq!(Some(refusal), whole.as_ref().err());

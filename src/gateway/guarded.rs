@@ -17,7 +17,7 @@ use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreF
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
-use crate::keys::{self, Caller, Named};
+use crate::keys::{Caller, Named, Refusal};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -37,13 +37,13 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         routed: &Routed<'_>,
-        head: request::Parts,
+        mut head: request::Parts,
         body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let instead = guard.instead();
-        let caller = match (self.check_head(guard, routed, &head).await, instead) {
+        let caller = match (self.check_head(guarded, routed, &head).await, instead) {
             (Ok(caller), _) => caller,
             (Err(_), Some(verdict)) => {
                 return Box::pin(self.pass(routed, head, Outgoing::Streaming(body), verdict, tally)).await;
@@ -68,12 +68,13 @@ impl Gateway {
             (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
             (None, None) => return Err(Problem::Overloaded("buffered bodies")),
         };
-        let named = keys::identify(&guard.keys, routed.target.request(&head, read.bytes.clone(), caller));
-        let arrival = match (named, instead) {
-            (Ok(Named::Operation(arrival)), _) => arrival,
-            (Ok(Named::Unkeyed), _) => return self.pass_whole(routed, head, read, Verdict::Passed, tally).await,
-            (Err(_), Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
-            (Err(refusal), None) => return Err(refusal.into()),
+        let request = Arc::new(routed.target.request(&mut head, read.bytes.clone(), caller));
+        let arrival = match arrival(guarded.naming.identify(Arc::clone(&request)), instead)? {
+            Ok(arrival) => arrival,
+            Err(verdict) => {
+                head.headers = Arc::unwrap_or_clone(request).headers;
+                return self.pass_whole(routed, head, read, verdict, tally).await;
+            }
         };
         if guard.mode == Mode::Enforce {
             tally.named(arrival.operation);
@@ -82,6 +83,7 @@ impl Gateway {
         // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
         let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
         drop((arrival, room));
+        head.headers = Arc::unwrap_or_clone(request).headers;
         match ruling {
             Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
             Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
@@ -119,10 +121,15 @@ impl Gateway {
     }
 
     /// Who sends it, unless the head alone shows that it is refused.
-    async fn check_head(&self, guard: &Guard, routed: &Routed<'_>, head: &request::Parts) -> Result<Caller, Problem> {
+    async fn check_head(
+        &self,
+        guarded: &Guarded,
+        routed: &Routed<'_>,
+        head: &request::Parts,
+    ) -> Result<Caller, Problem> {
         let parameters = routed.parameters.clone();
-        let caller = self.caller(guard, &head.headers, routed.client, routed.trusted, parameters).await?;
-        keys::check_head(&guard.keys, &head.headers, head.uri.query(), &caller)?;
+        let caller = self.caller(&guarded.guard, &head.headers, routed.client, routed.trusted, parameters).await?;
+        guarded.naming.check_head(&head.headers, head.uri.query(), &caller)?;
         Ok(caller)
     }
 
@@ -295,6 +302,16 @@ impl Guard {
     /// Whether the gateway says something of its own to the upstream, and to the first client.
     fn marks(&self) -> bool {
         self.instead().is_none()
+    }
+}
+
+/// The operation's arrival, or what a request counts as that goes on without one.
+fn arrival(named: Result<Named, Refusal>, instead: Option<Verdict>) -> Result<Result<Arrival, Verdict>, Problem> {
+    match (named, instead) {
+        (Ok(Named::Operation(arrival)), _) => Ok(Ok(arrival)),
+        (Ok(Named::Unkeyed), _) => Ok(Err(Verdict::Passed)),
+        (Err(_), Some(verdict)) => Ok(Err(verdict)),
+        (Err(refusal), None) => Err(refusal.into()),
     }
 }
 

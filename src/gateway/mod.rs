@@ -83,6 +83,7 @@ pub struct Shared {
 /// A route's guard, ready for use.
 struct Guarded {
     guard: Arc<Guard>,
+    naming: keys::Naming,
     terms: Terms,
 }
 
@@ -225,7 +226,8 @@ impl Guarded {
             route: Arc::clone(metrics),
             schedule,
         };
-        Some(Self { guard, terms })
+        let naming = keys::Naming::new(guard.keys.clone());
+        Some(Self { guard, naming, terms })
     }
 }
 

@@ -56,15 +56,15 @@ impl Target {
         self.path == "*"
     }
 
-    /// The request as keys and fingerprints look at it.
-    pub fn request(&self, head: &request::Parts, body: Bytes, caller: Caller) -> keys::Request {
+    /// The request as keys and fingerprints look at it. It takes the header fields with it, so that none is copied.
+    pub fn request(&self, head: &mut request::Parts, body: Bytes, caller: Caller) -> keys::Request {
         keys::Request {
             method: head.method.clone(),
             authority: self.authority.clone(),
             path: self.path.clone(),
             query: head.uri.query().map(str::to_owned),
             raw_path: head.uri.path().to_owned(),
-            headers: head.headers.clone(),
+            headers: std::mem::take(&mut head.headers),
             caller,
             body,
         }

@@ -4,8 +4,8 @@ use http::HeaderMap;
 
 use super::frame::{Frame, print};
 use super::source::{self, Found, Part, View};
-use super::{Caller, Missing, Refusal, Settings, Source, missing, namespace_tag, operation, scope, settings};
-use crate::machine::{self, OperationId, Print};
+use super::{Caller, Missing, Refusal, Settings, Source, missing, operation, scope, settings};
+use crate::machine::{self, NamespaceTag, OperationId, Print};
 
 /// A request's second key and scope.
 pub(super) struct Second<'a> {
@@ -62,6 +62,7 @@ impl Second<'_> {
     pub(super) fn named(
         &self,
         settings: &Settings,
+        namespace: NamespaceTag,
         headers: &HeaderMap,
         caller: &[scope::Value<'_>],
         credentials: Option<Print>,
@@ -73,10 +74,6 @@ impl Second<'_> {
             scope::frame_headers(&mut frame, &settings.require_same, headers);
             print(&frame.finish())
         });
-        machine::Also {
-            operation: self.operation,
-            namespace: namespace_tag(&self.settings.namespace),
-            credentials: own.or(credentials),
-        }
+        machine::Also { operation: self.operation, namespace, credentials: own.or(credentials) }
     }
 }

@@ -7,7 +7,7 @@ use super::frame::{Frame, Framed, Hashed, hex, print};
 use super::preimage::Preimage;
 use super::source::Body;
 use super::token::Token;
-use super::{OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
+use super::{Names, OPERATION, Refusal, Request, Settings, derive, frame_operation, scope, source};
 use crate::machine::{OperationId, Print, Probe, Time};
 
 /// What a fingerprint is that was made by the client and is taken on its word.
@@ -88,13 +88,13 @@ pub struct Piece {
     pub value: String,
 }
 
-/// Takes a request apart as [`identify`](super::identify) would.
+/// Takes a request apart as [`Naming::identify`](super::Naming::identify) would.
 ///
 /// # Errors
-/// As of [`identify`](super::identify).
+/// As of that.
 pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Refusal> {
     let body = Body::new(request, settings);
-    let derived = derive(settings, request, &body)?;
+    let derived = derive(settings, &Names::of(settings), request, &body)?;
     let canonical = body.canonical();
     let target = |probe: Probe| String::from_utf8_lossy(&probe.target).into_owned();
     let probe = derived.probe(settings, request, &body).map(|probe| probe.map(target));

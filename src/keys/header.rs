@@ -46,8 +46,8 @@ pub(super) fn key(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Strin
 /// A key by the draft: an RFC 8941 string, whose parameters say nothing to us, or the bare form.
 fn idempotency_key(value: &[u8]) -> Result<String, &'static str> {
     if value.first() != Some(&b'"') {
-        let is_bare = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\');
-        return if value.iter().all(is_bare) { printable(value) } else { Err("is neither a string nor a bare key") };
+        let is_bare = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\');
+        return if all(value, is_bare) { printable(value) } else { Err("is neither a string nor a bare key") };
     }
     let item: sfv::Item = sfv::Parser::new(value).parse().map_err(|_| "is not a well-formed string")?;
     let text = item.bare_item.as_string().ok_or("is not a string")?;
@@ -59,13 +59,14 @@ pub(super) fn printable(value: &[u8]) -> Result<String, &'static str> {
     if value.len() > MAX_KEY {
         return Err("has more than 255 characters");
     }
-    if !value.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
-        return Err("has characters beyond printable ASCII");
-    }
-    if value.trim_ascii().is_empty() {
-        return Err("is blank");
-    }
-    Ok(value.iter().copied().map(char::from).collect())
+    let text = std::str::from_utf8(value).ok().filter(|_| all(value, |byte| matches!(byte, b' '..=b'~')));
+    let text = text.ok_or("has characters beyond printable ASCII")?;
+    if text.trim_ascii().is_empty() { Err("is blank") } else { Ok(text.to_owned()) }
+}
+
+/// Whether all bytes are of a kind. It looks at all of them, many at once, rather than stop at the first that is not.
+fn all(value: &[u8], is: impl Fn(u8) -> bool) -> bool {
+    value.iter().fold(true, |all, byte| all & is(*byte))
 }
 
 /// Whether the request has another field that differs from `name` in hyphens and underscores alone.
@@ -74,8 +75,8 @@ pub(super) fn printable(value: &[u8]) -> Result<String, &'static str> {
 pub(super) fn has_twin(headers: &HeaderMap, name: &HeaderName) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     headers.keys().any(|other| {
-        other != name
-            && other.as_str().len() == name.as_str().len()
+        other.as_str().len() == name.as_str().len()
+            && other != name
             && other.as_str().bytes().map(plain).eq(name.as_str().bytes().map(plain))
     })
 }

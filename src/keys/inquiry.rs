@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use super::path::unescaped;
 use super::source::{self, Found};
-use super::{Caller, Refusal, Settings, Source, check_names, dated, issued, operation, scope};
+use super::{Caller, Names, Refusal, Settings, Source, dated, issued, operation, scope};
 use crate::machine::Inquiry;
 
 impl Settings {
@@ -23,7 +23,7 @@ impl Settings {
 /// When the key is none, or the scope's value is missing.
 pub fn inquire(settings: &Settings, segment: &str, headers: &HeaderMap, caller: &Caller) -> Result<Inquiry, Refusal> {
     let invalid = |what: &str| Refusal::KeyInvalid(format!("The key in the path {what}."));
-    check_names(settings, headers)?;
+    Names::of(settings).check(headers)?;
     let source = settings.client_made().ok_or_else(|| invalid("is none that a client makes"))?;
     let key = unescaped(segment).ok_or_else(|| invalid("has a malformed escape"))?;
     let parts = vec![source::named(source, key).map_err(invalid)?];

@@ -7,7 +7,7 @@ use super::frame::hex;
 use super::header;
 use super::source::{Found, Value};
 use super::token::{Bound, Token, Tokens};
-use super::{Caller, Refusal, Settings, Source, check_names, scope};
+use super::{Caller, Names, Refusal, Settings, Source, scope};
 use crate::machine::{Arrival, Time, Validity};
 
 /// A token that was issued here, for this route and caller.
@@ -73,7 +73,7 @@ pub fn issue(
     now: Time,
     number: [u8; 16],
 ) -> Result<(String, Time), Refusal> {
-    check_names(settings, headers)?;
+    Names::of(settings).check(headers)?;
     let scope = scope::values(&settings.scope, headers, caller)?;
     let bound = Bound::new(&settings.namespace, &scope);
     let issued = settings.tokens().and_then(|tokens| tokens.issue(&bound, now, number));

@@ -18,6 +18,8 @@ mod issued;
 mod json;
 mod leaves;
 mod multipart;
+mod names;
+mod naming;
 mod netstring;
 mod normalize;
 mod number;
@@ -33,8 +35,6 @@ mod spelling;
 mod token;
 mod value;
 
-use std::sync::Arc;
-
 pub use caller::Caller;
 pub use carrier::Carrier;
 pub use claims::{Claim, Claims, claim_pointer};
@@ -45,6 +45,7 @@ pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
+pub use naming::Naming;
 pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{
@@ -53,14 +54,13 @@ pub use settings::{
 pub use token::{TOKEN_SECRET_LEN, TOKEN_SKEW, TokenKey, Tokens};
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Print, Probe, Time};
 use client_print::Shown;
-use content::Entity;
 use frame::Frame;
 use issued::Issued;
+use names::Names;
 use probe::Filling;
 use source::{Body, Found, View};
 
@@ -162,78 +162,6 @@ pub enum Refusal {
     Unreliable(String),
 }
 
-/// Refuses what the head alone shows to be refused, before the body is read.
-///
-/// [`identify`] looks at everything again: this only saves reading a body for nothing.
-///
-/// # Errors
-/// When the request cannot name an operation, whatever its body.
-pub fn check_head(
-    settings: &Settings,
-    headers: &HeaderMap,
-    query: Option<&str>,
-    caller: &Caller,
-) -> Result<(), Refusal> {
-    check_names(settings, headers)?;
-    client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
-    let view = View { headers, query, body: None };
-    let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found, &view)?;
-    dated::made(settings, &found)?;
-    also::check_head(settings, &view, caller)?;
-    let scope = scope::values(&settings.scope, headers, caller)?;
-    issued::recognise(settings, &found, &scope).map(|_| ())
-}
-
-/// Names the operation that a request asks for.
-///
-/// The canonical fingerprint is computed when the arrival is first asked for it.
-///
-/// # Errors
-/// When the key is missing or malformed, or the scope's value is missing.
-pub fn identify(settings: &Settings, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
-    let request = request.into();
-    let body = Body::new(&request, settings);
-    let derived = derive(settings, &request, &body)?;
-    derived.check_print(&body)?;
-    let Some(key) = &derived.key else {
-        return Ok(Named::Unkeyed);
-    };
-    let (operation, made) = (key.operation, key.made);
-    let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
-    let raw = fingerprint::raw(&request, &settings.fingerprint);
-    let credentials = scope::credentials(settings, &request.headers);
-    let also = derived.also.as_ref();
-    let also = also.map(|also| also.named(settings, &request.headers, &derived.scope, credentials));
-    let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
-    if told.is_none() && body.was_decoded() {
-        // Its digest is kept rather than its content, which can be many times what was sent.
-        body.canonical();
-    }
-    let known = body.canonical.into_inner();
-    let scanned = body.json.into_inner().filter(|_| known.is_none());
-    let (counted, later) = (settings.fingerprint.clone(), Arc::clone(&request));
-    let canonical = move || {
-        if let Some(print) = told {
-            return print;
-        }
-        let canonical = known.unwrap_or_else(|| {
-            let entity = Entity::of(&later, counted.decode.as_ref());
-            fingerprint::canonical(&later, &counted, &entity, scanned.as_ref())
-        });
-        frame::print(&canonical.hash)
-    };
-    let settings_word = fingerprint::settings_word(&settings.fingerprint, told.is_some());
-    let namespace = namespace_tag(&settings.namespace);
-    let arrival = Arrival::new(operation, namespace, raw, settings_word, credentials, canonical);
-    let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
-    let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
-    Ok(Named::Operation(match &key.issued {
-        Some(issued) => issued.limit(arrival),
-        None => arrival,
-    }))
-}
-
 /// Says which namespace a record belongs to.
 pub fn namespace_tag(namespace: &str) -> NamespaceTag {
     NamespaceTag(frame::word(&frame::sha256(namespace.as_bytes())))
@@ -278,8 +206,13 @@ struct Key<'a> {
     issued: Option<Issued>,
 }
 
-fn derive<'a>(settings: &'a Settings, request: &'a Request, body: &Body<'_>) -> Result<Derived<'a>, Refusal> {
-    check_names(settings, &request.headers)?;
+fn derive<'a>(
+    settings: &'a Settings,
+    names: &Names,
+    request: &'a Request,
+    body: &Body<'_>,
+) -> Result<Derived<'a>, Refusal> {
+    names.check(&request.headers)?;
     let shown = client_print::shown(settings.fingerprint.client.as_ref(), &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
     let found = source::find(&settings.sources, &view)?;
@@ -327,30 +260,6 @@ fn missing(what: &str, sources: &[Source], view: &View<'_>) -> Refusal {
     let unfit = source::unfit(sources, view).map(|why| format!(" {why}")).unwrap_or_default();
     let detail = format!("The request has no {what}; it is looked for in: {places}.{absent}{unfit}");
     Refusal::KeyMissing(detail)
-}
-
-/// Refuses fields that gateway and upstream could read differently: the upstream would see another key or scope.
-fn check_names(settings: &Settings, headers: &HeaderMap) -> Result<(), Refusal> {
-    let check = |name: &HeaderName| {
-        if header::has_twin(headers, name) {
-            return Err(Refusal::KeyInvalid(format!(
-                "The header {name} is also there in a spelling with underscores."
-            )));
-        }
-        if header::is_hop_by_hop(headers, name) {
-            return Err(Refusal::KeyInvalid(format!("The header {name} is named in Connection.")));
-        }
-        Ok(())
-    };
-    settings.all_sources().flat_map(source::header_names).try_for_each(check)?;
-    let second = settings.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
-    scope::header_names(&settings.scope).chain(second).try_for_each(|name| check(&name))?;
-    let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
-    let prints = settings.fingerprint.client.iter().flat_map(ClientPrints::headers);
-    match identity.chain(&settings.require_same).chain(prints).find(|name| header::is_hop_by_hop(headers, name)) {
-        Some(name) => Err(Refusal::Unreliable(format!("The header {name} is named in Connection."))),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,9 @@ pub(super) fn values<'a>(scope: &'a Scope, headers: &HeaderMap, caller: &Caller)
                 (kind, pointer.as_str(), bytes)
             }
             Scope::PathParameter(name) => ("path parameter", name.as_str(), parameter(caller, name)?),
-            Scope::All(_) | Scope::None => continue,
+            Scope::None => continue,
+            // What is in there would not count.
+            Scope::All(_) => return Err(Refusal::ScopeMissing("The scope has several values in one.".to_owned())),
         };
         values.push(Value { kind, name, bytes });
     }
@@ -73,7 +75,7 @@ pub(super) fn frame_values(frame: &mut Frame, values: &[Value<'_>]) {
 
 /// The fields that a scope is read from.
 pub(super) fn header_names(scope: &Scope) -> impl Iterator<Item = HeaderName> {
-    leaves(scope).into_iter().filter_map(|leaf| match leaf {
+    leaves(scope).iter().filter_map(|leaf| match leaf {
         Scope::TrustedHeader(name) | Scope::Header(name) => Some(name.clone()),
         Scope::Cookie(_) => Some(COOKIE),
         Scope::Authorization => Some(AUTHORIZATION),
@@ -86,12 +88,12 @@ impl Scope {
     /// Whether it is one value of the request's own.
     pub(super) fn is_one_value(&self) -> bool {
         use Scope::{Cookie, Header, JwtClaim, PathParameter, TrustedHeader};
-        matches!(leaves(self)[..], [TrustedHeader(_) | Header(_) | Cookie(_) | JwtClaim(..) | PathParameter(_)])
+        matches!(leaves(self), [TrustedHeader(_) | Header(_) | Cookie(_) | JwtClaim(..) | PathParameter(_)])
     }
 
     /// The header in it that an authenticating proxy sets, if there is one: its word counts only where it comes from one.
     pub fn trusted_header(&self) -> Option<&HeaderName> {
-        leaves(self).into_iter().find_map(|leaf| match leaf {
+        leaves(self).iter().find_map(|leaf| match leaf {
             Self::TrustedHeader(name) => Some(name),
             _ => None,
         })
@@ -99,7 +101,7 @@ impl Scope {
 
     /// What the token comes in that it reads, if it reads one.
     pub fn carrier(&self) -> Option<&Carrier> {
-        leaves(self).into_iter().find_map(|leaf| match leaf {
+        leaves(self).iter().find_map(|leaf| match leaf {
             Self::JwtClaim(_, carrier) => Some(carrier),
             _ => None,
         })
@@ -107,7 +109,7 @@ impl Scope {
 
     /// The parameters of the route's path that it reads, by name.
     pub fn path_parameters(&self) -> impl Iterator<Item = &str> {
-        leaves(self).into_iter().filter_map(|leaf| match leaf {
+        leaves(self).iter().filter_map(|leaf| match leaf {
             Self::PathParameter(name) => Some(name.as_str()),
             _ => None,
         })
@@ -135,10 +137,10 @@ pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &H
 }
 
 /// A scope's own parts, in order, with `all` taken apart.
-fn leaves(scope: &Scope) -> Vec<&Scope> {
+fn leaves(scope: &Scope) -> &[Scope] {
     match scope {
-        Scope::All(parts) => parts.iter().flat_map(leaves).collect(),
-        leaf => vec![leaf],
+        Scope::All(parts) => parts,
+        leaf => std::slice::from_ref(leaf),
     }
 }
 

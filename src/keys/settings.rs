@@ -57,7 +57,7 @@ pub enum Source {
     Form(String),
     /// A value that people type, of one of these kinds, in the form that the steps give it.
     Typed(Box<Source>, Steps),
-    /// Several parts; all must be there.
+    /// Several parts, none of them of this kind; all must be there.
     All(Vec<Source>),
     /// A single-use token that a gateway issued.
     Token(Arc<Tokens>),
@@ -91,7 +91,7 @@ pub enum Scope {
     JwtClaim(String, Carrier),
     /// A parameter of the route's path, by name.
     PathParameter(String),
-    /// Several values together.
+    /// Several values together, none of them of this kind.
     All(Vec<Scope>),
     /// One scope for all callers.
     None,

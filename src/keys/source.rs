@@ -163,10 +163,10 @@ pub(super) fn look(source: &Source, view: &View<'_>) -> Result<Look, &'static st
 }
 
 /// A source's own parts, in order, with `all` taken apart.
-fn leaves(source: &Source) -> Vec<&Source> {
+fn leaves(source: &Source) -> &[Source] {
     match source {
-        Source::All(parts) => parts.iter().flat_map(leaves).collect(),
-        leaf => vec![leaf],
+        Source::All(parts) => parts,
+        leaf => std::slice::from_ref(leaf),
     }
 }
 
@@ -331,7 +331,7 @@ impl Source {
     /// Whether the key is one value of the request's own.
     pub(super) fn is_one_value(&self) -> bool {
         let parts = leaves(self);
-        parts.len() == 1 && !matches!(parts[0], Self::Fingerprint | Self::Token(_))
+        parts.len() == 1 && !matches!(&parts[0], Self::Fingerprint | Self::Token(_))
     }
 
     /// The source itself, without what is done to its value.

@@ -49,6 +49,16 @@ pub(super) fn request(fields: &[(&str, &str)], body: &str) -> Request {
     }
 }
 
+/// Names one request alone.
+pub(super) fn identify(settings: &Settings, request: Request) -> Result<Named, Refusal> {
+    Naming::new(settings.clone()).identify(request)
+}
+
+/// Looks at one head alone.
+pub(super) fn check_head(settings: &Settings, request: &Request) -> Result<(), Refusal> {
+    Naming::new(settings.clone()).check_head(&request.headers, request.query.as_deref(), &request.caller)
+}
+
 fn arrival(settings: &Settings, request: Request) -> Result<Arrival, Refusal> {
     match identify(settings, request)? {
         Named::Operation(arrival) => Ok(arrival),
@@ -75,7 +85,7 @@ fn is_missing<T: std::fmt::Debug>(result: &Result<T, Refusal>) -> bool {
 
 /// What the head shows must agree with what the whole request shows.
 fn both(settings: &Settings, request: Request) -> Result<(), Refusal> {
-    let head = check_head(settings, &request.headers, request.query.as_deref(), &request.caller);
+    let head = check_head(settings, &request);
     let whole = identify(settings, request).map(|_| ());
     assert_eq!(head, whole);
     whole
@@ -104,7 +114,7 @@ fn what_connection_names_is_no_base_for_an_identity() {
     let settings = Settings { fingerprint, require_same: vec![AUTHORIZATION], ..by_header() };
     for named in ["Content-Type", "content-encoding", "X-CUSTOMER-ID", "close, authorization"] {
         let request = request(&[("idempotency-key", "a"), ("connection", named)], "");
-        let head = check_head(&settings, &request.headers, None, &Caller::default());
+        let head = check_head(&settings, &request);
         assert!(matches!(head, Err(Refusal::Unreliable(_))), "{named}");
         assert!(matches!(identify(&settings, request), Err(Refusal::Unreliable(_))), "{named}");
     }
@@ -132,10 +142,10 @@ fn without_a_key_a_request_is_refused_or_passes() {
 #[test]
 fn the_head_waits_for_the_body_only_where_the_body_can_help() {
     let either = settings(vec![Source::Header(KEY), by_json("/no")]);
-    assert_eq!(check_head(&either, &HeaderMap::new(), None, &Caller::default()), Ok(()));
+    assert_eq!(check_head(&either, &request(&[], "")), Ok(()));
     assert!(is_missing(&identify(&either, request(&[], "{}")).map(|_| ())));
     let needs_both = settings(vec![Source::All(vec![by_json("/no"), Source::Header(KEY)])]);
-    assert!(is_missing(&check_head(&needs_both, &HeaderMap::new(), None, &Caller::default())));
+    assert!(is_missing(&check_head(&needs_both, &request(&[], ""))));
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::machine::{OperationId, Time};
 /// Enough that the workers of one machine rarely meet at the same lock.
 const SHARDS: usize = 64;
 
+/// So many operations in a shard spread evenly enough.
+const MANY: usize = 10_000;
+
 /// The most that a generation may hold: beyond it memory for the bits cannot be had anyway.
 const MOST: usize = 1 << 32;
 
@@ -64,8 +67,8 @@ const ALWAYS: u64 = 0;
 const NEVER: u64 = u64::MAX;
 
 struct Shard {
-    current: Bloom<[u8; 32]>,
-    previous: Bloom<[u8; 32]>,
+    current: Bloom<u64>,
+    previous: Bloom<u64>,
     /// Whether the previous generation holds nothing.
     alone: bool,
     /// How many operations the current generation has taken, and how many it may.
@@ -88,12 +91,9 @@ impl Filter {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(SettingsError::Rate);
         }
-        let part = capacity.div_ceil(SHARDS);
-        // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
-        let room = part + 6 * part.isqrt();
         // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
         let seed = rand::random();
-        let shard = || Shard::new(room, rate, &seed, clock.now()).map(Mutex::new);
+        let shard = || Shard::new(capacity.div_ceil(SHARDS), rate, &seed, clock.now()).map(Mutex::new);
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
         let filter = Self {
             shards: shards.map_err(SettingsError::Layout)?,
@@ -114,14 +114,14 @@ impl Filter {
 
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
     pub fn check(&self, id: &OperationId) -> bool {
-        let shard = self.shard(id);
-        shard.current.check(&id.0) || shard.previous.check(&id.0)
+        let (shard, mark) = (self.shard(id), mark(id));
+        shard.current.check(&mark) || shard.previous.check(&mark)
     }
 
     /// Makes the operation known. A shard whose generation is full by it begins the next one.
     pub fn insert(&self, id: &OperationId) {
         let mut shard = self.shard(id);
-        if !shard.current.check_and_set(&id.0) {
+        if !shard.current.check_and_set(&mark(id)) {
             shard.taken += 1;
             if shard.taken >= shard.capacity {
                 let (since, alone) = (shard.since, shard.alone);
@@ -205,7 +205,7 @@ impl Filter {
         for mut shard in self.all() {
             shard.current.clear();
             shard.previous.clear();
-            shard.taken = 0;
+            (shard.alone, shard.taken) = (true, 0);
         }
         self.discarded(self.clock.now());
     }
@@ -216,7 +216,7 @@ impl Filter {
         for mut shard in self.all() {
             shard.current.fill();
             shard.previous.fill();
-            shard.taken = shard.capacity;
+            (shard.alone, shard.taken) = (false, shard.capacity);
         }
     }
 
@@ -233,20 +233,34 @@ impl Filter {
     }
 }
 
+/// What of an id goes into the filter. It is a digest, so that eight of its bytes do as well as all; the first one has
+/// chosen the shard.
+fn mark(id: &OperationId) -> u64 {
+    id.0[8..].first_chunk().copied().map_or(0, u64::from_le_bytes)
+}
+
 /// A panic elsewhere cannot leave bits half set, so the shard is still good.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {
-    fn new(capacity: usize, rate: f64, seed: &[u8; 32], now: Time) -> Result<Self, &'static str> {
-        let generation = || Bloom::new_for_fp_rate_with_seed(capacity, rate, seed);
+    /// A shard for its even share of the operations.
+    fn new(share: usize, rate: f64, seed: &[u8; 32], now: Time) -> Result<Self, &'static str> {
+        // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
+        let capacity = share + 6 * share.isqrt();
+        // Where they are few the bits are for all of them; where they are many they differ by so little that shards with
+        // less than their share make up for those with more.
+        let bits_for = if share < MANY { capacity } else { share };
+        let generation = || Bloom::new_for_fp_rate_with_seed(bits_for, rate, seed);
         Ok(Self { current: generation()?, previous: generation()?, alone: true, taken: 0, capacity, since: now })
     }
 
     fn rotate(&mut self, now: Time) {
         std::mem::swap(&mut self.current, &mut self.previous);
-        self.current.clear();
+        if !self.alone {
+            self.current.clear();
+        }
         self.alone = self.taken == 0;
         self.taken = 0;
         self.since = now;
@@ -339,6 +353,33 @@ mod tests {
         // Two full generations are asked.
         let two = share_known(&filter, strangers);
         assert!(two < 3.0 * RATE, "{two}");
+    }
+
+    /// Millions of operations at the usual rate: 3 bytes for each in a generation, and none of the memory used before it
+    /// is needed.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn its_memory_is_bounded_and_used_as_it_fills() {
+        const MANY: usize = 60_000_000;
+        let before = resident();
+        let settings = Settings { capacity: MANY, false_positive_rate: 0.000_01, lifetime: LIFETIME };
+        let filter = Filter::new(settings, clock()).unwrap();
+        let bytes: u64 = filter.all().map(|shard| (shard.current.len() + shard.previous.len()) / 8).sum();
+        assert!(bytes <= 3 * 2 * MANY as u64, "{bytes}");
+        insert(&filter, 0..100);
+        assert!(!filter.check(&id(200)));
+        // A generation that has taken nothing is not gone through either.
+        filter.all().for_each(|mut shard| shard.rotate(Time(2_000)));
+        let used = resident().saturating_sub(before);
+        // Pages that 100 operations touch, and what other tests take meanwhile.
+        assert!(used < bytes / 8, "{used} of {bytes}");
+    }
+
+    /// Bytes of this process that are in memory.
+    #[cfg(target_os = "linux")]
+    fn resident() -> u64 {
+        let told = std::fs::read_to_string("/proc/self/statm").unwrap();
+        told.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
 
     #[test]

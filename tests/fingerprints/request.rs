@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use oncegate::keys::{
-    Caller, Coding, Decoding, FingerprintSettings, Missing, Named, Request, Scope, Settings, Source, identify,
+    Caller, Coding, Decoding, FingerprintSettings, Missing, Named, Naming, Request, Scope, Settings, Source,
 };
 use oncegate::machine::Prints;
 
@@ -184,7 +184,7 @@ fn encoded(content: Vec<u8>, dice: &mut Dice) -> (&'static str, Bytes) {
 
 /// What the gateway keeps of it.
 pub(crate) fn prints(settings: &Settings, request: Request) -> Prints {
-    match identify(settings, request) {
+    match Naming::new(settings.clone()).identify(request) {
         Ok(Named::Operation(arrival)) => arrival.prints(),
         other => panic!("it has a key, yet: {other:?}"),
     }

@@ -222,7 +222,7 @@ fn doubts_are_listed_page_by_page_and_by_route_on_every_store() {
     for store in [
         "store: { kind: memory }".to_owned(),
         "store: { kind: embedded, path: '{dir}/store' }".to_owned(),
-        format!("store: {{ kind: redis, url: \"{}\" }}", redis.url()),
+        format!("store: {{ kind: redis, url: \"{}\", command_timeout: 5s }}", redis.url()),
     ] {
         let upstream = ScriptedUpstream::start(|request| match request.target().as_str() {
             "/pay?fine" => Reply::whole(201, &[], "done"),

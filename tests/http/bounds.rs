@@ -247,7 +247,8 @@ fn an_outcome_that_waits_for_its_store_holds_no_slot() {
         "POST" => Reply::whole(201, &[], "ok").after(&hold),
         _ => Reply::whole(200, &[], "plain"),
     });
-    let store = format!("store: {{ kind: redis, url: '{}' }}\nlimits: {{ in_flight: 1 }}", redis.url());
+    let store =
+        format!("store: {{ kind: redis, url: '{}', command_timeout: 5s }}\nlimits: {{ in_flight: 1 }}", redis.url());
     let gateway = Gateway::start(&yaml(&upstream, "", &store));
     let call = Call::post("/orders").key("k").body("x");
     std::thread::scope(|scope| {

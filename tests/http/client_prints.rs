@@ -166,7 +166,7 @@ fn as_a_key_it_names_the_same_order_at_another_time_another_operation() {
 fn thirty_of_one_fingerprint_at_once_over_two_gateways_run_once() {
     let redis = RedisServer::start();
     let upstream = counting();
-    let store = format!("store: {{ kind: redis, url: \"{}\" }}", redis.url());
+    let store = format!("store: {{ kind: redis, url: \"{}\", command_timeout: 5s }}", redis.url());
     let both = [(), ()].map(|()| Gateway::start(&yaml(&upstream, KEYED, &store)));
     for round in 1..=3 {
         let call = order(round, Clock::wall().0);
@@ -283,7 +283,10 @@ fn the_stores_time_is_what_counts_and_not_the_gateways() {
     let upstream = counting();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("oncegate.yaml");
-    write(&config, &yaml(&upstream, VERIFY, &format!("store: {{ kind: redis, url: \"{}\" }}", redis.url())));
+    write(
+        &config,
+        &yaml(&upstream, VERIFY, &format!("store: {{ kind: redis, url: \"{}\", command_timeout: 5s }}", redis.url())),
+    );
     let gateway = fast_gateway(&config);
     let date = httpdate::parse_http_date(gateway.send(&Call::new("GET", "/nowhere")).header("date").unwrap()).unwrap();
     let now = Clock::wall().0;

@@ -64,7 +64,11 @@ fn yaml_to(address: SocketAddr, guard: &str, top: &str) -> String {
     let indented = guard.lines().fold(String::new(), |all, line| all + "      " + line + "\n");
     let scope = if guard.contains("scope:") { "" } else { "      scope: none\n" };
     let key = if guard.contains("key:") { "" } else { "      key: [ { header: Idempotency-Key } ]\n" };
-    let store = if top.contains("store:") { "" } else { "store: { kind: embedded, path: '{dir}/store' }\n" };
+    let store = if top.contains("store:") {
+        ""
+    } else {
+        "store: { kind: embedded, path: '{dir}/store', command_timeout: 5s }\n"
+    };
     format!(
         "listen: 127.0.0.1:0
 admin: {{ listen: 127.0.0.1:0 }}

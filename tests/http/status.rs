@@ -250,7 +250,7 @@ fn gateways_tell_of_each_others_attempts_and_nothing_is_told_while_the_store_is_
     let redis = RedisServer::start();
     let gate = Gate::new();
     let upstream = scripted(&gate);
-    let top = format!("store: {{ kind: redis, url: '{}' }}\n{ON}", redis.url());
+    let top = format!("store: {{ kind: redis, url: '{}', command_timeout: 5s }}\n{ON}", redis.url());
     let [a, b] = [(), ()].map(|()| Gateway::start(&yaml(&upstream, "", &top)));
     std::thread::scope(|scope| {
         let running = scope.spawn(|| a.send(&order("held")));

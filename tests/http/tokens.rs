@@ -282,7 +282,8 @@ fn nothing_is_issued_before_the_stores_time_is_known_and_nothing_expired_passes_
     let upstream = created();
     let redis = RedisServer::start();
     let url = redis.url();
-    let top = |lifetime: &str| format!("store: {{ kind: redis, url: '{url}' }}\n{}", tokens(lifetime));
+    let top =
+        |lifetime: &str| format!("store: {{ kind: redis, url: '{url}', command_timeout: 5s }}\n{}", tokens(lifetime));
     let gateway = Gateway::start(&text(&upstream, "store_failure: open", &top(", lifetime: 1s")));
     let (late, early) = (get(&gateway), oncegate::clock::Clock::instant());
     drop(redis);

@@ -30,7 +30,7 @@ impl Shop {
 
     fn shared(guard: &str) -> Self {
         let (upstream, redis) = (created(), RedisServer::start());
-        let store = format!("store: {{ kind: redis, url: \"{}\" }}", redis.url());
+        let store = format!("store: {{ kind: redis, url: \"{}\", command_timeout: 5s }}", redis.url());
         let start = |()| Gateway::start(&yaml(&upstream, &format!("{KEY}\n{guard}"), &store));
         let gateways = [(), ()].map(start).into();
         Self { upstream, gateways, _redis: Some(redis) }
@@ -223,9 +223,9 @@ fn typed_variants_are_one_order_and_reach_the_upstream_as_they_were_typed() {
     let steps = "normalize: [trim, collapse_spaces, case_fold, nfkc]";
     let key = format!("key: [ {{ all: [ {{ header: X-User }}, {{ json: /address, {steps} }} ] }} ]");
     for backend in [None, Some(RedisServer::start())] {
-        let store = backend
-            .as_ref()
-            .map_or(String::new(), |redis| format!("store: {{ kind: redis, url: \"{}\" }}", redis.url()));
+        let store = backend.as_ref().map_or(String::new(), |redis| {
+            format!("store: {{ kind: redis, url: \"{}\", command_timeout: 5s }}", redis.url())
+        });
         let upstream = created();
         let guard = format!("{key}\nduplicate: reject\nwindow: sliding\nretention: 1h");
         let gateway = Gateway::start(&yaml(&upstream, &guard, &store));

@@ -108,7 +108,7 @@ fn named<'a>(
     if asked.body.len() > guard.request_body_limit {
         return Err(Problem::BodyTooLarge { limit: guard.request_body_limit });
     }
-    let request = target.request(&asked.head, asked.body.clone(), caller);
+    let request = target.request(&mut asked.head.clone(), asked.body.clone(), caller);
     let explanation = keys::explain(&guard.clone().acting().keys, &request)?;
     Ok(End::Guarded(Box::new(Named { guard, token, explanation })))
 }

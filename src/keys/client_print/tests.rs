@@ -4,9 +4,8 @@ use bytes::Bytes;
 use http::Method;
 
 use super::*;
-use crate::keys::{
-    Caller, FingerprintSettings, Missing, Named, Request, Scope, Settings, Source, check_head, explain, identify,
-};
+use crate::keys::tests::{check_head, identify};
+use crate::keys::{Caller, FingerprintSettings, Missing, Named, Request, Scope, Settings, Source, explain};
 use crate::machine::Arrival;
 use std::time::Duration;
 
@@ -109,7 +108,7 @@ fn what_is_malformed_is_refused_by_its_head_alone_whatever_the_clients_word_is_w
             (PRINT, &huge, "timestamp"),
         ] {
             let request = with(print, time);
-            let head = check_head(&settings, &request.headers, None, &request.caller).unwrap_err();
+            let head = check_head(&settings, &request).unwrap_err();
             assert_eq!(code(&head), expected, "{print} {time}");
             assert_eq!(explain(&settings, &request).unwrap_err(), head);
             assert_eq!(arrival(&settings, request).unwrap_err(), head);

@@ -19,6 +19,23 @@ fn one_spelling_for_each_value() {
     }
 }
 
+/// As the bytes of its text are, where the first eight of them are the same too.
+#[test]
+fn members_are_in_the_order_of_their_names() {
+    let mut names =
+        vec!["", "a", "a ", "a!", "a#", "ab", "abcdefg", "abcdefgh", "abcdefgh!", "abcdefgha", "b", "\u{e9}"];
+    names.extend(["abcdefghijklmnop", "abcdefghijklmnoq", "abcdefg\\n", "abcdefg\\"]);
+    let spelled = |name: &&str| serde_json::to_string(name).unwrap();
+    let mut expected: Vec<String> = names.iter().map(spelled).collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let text = names.iter().map(spelled).map(|name| format!("{name}:1")).collect::<Vec<_>>().join(",");
+    expected.sort();
+    let expected = expected.iter().map(|name| format!("{name}:1")).collect::<Vec<_>>().join(",");
+    assert_eq!(canonical(&format!("{{{text}}}")), Ok(format!("{{{expected}}}")));
+    assert!(scan(br#"{"abcdefgh1":1,"b":2,"abcdefgh1":3}"#, [], &[], []).unwrap().duplicates);
+    assert!(!scan(br#"{"abcdefgh2":1,"b":2,"abcdefgh1":3}"#, [], &[], []).unwrap().duplicates);
+}
+
 #[test]
 fn the_first_byte_that_is_not_plain_is_found_wherever_it_stands() {
     for before in 0..20 {

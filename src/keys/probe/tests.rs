@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
-use crate::keys::{Caller, FingerprintSettings, Missing, Named, Request, Settings, identify};
+use crate::keys::tests::identify;
+use crate::keys::{Caller, FingerprintSettings, Missing, Named, Request, Settings};
 use crate::machine::Probe;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");

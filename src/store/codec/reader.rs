@@ -6,27 +6,29 @@ use super::{COMMON_NAMES, CodecError};
 use crate::machine::Time;
 
 pub(super) struct Reader {
-    /// What is still to be read. Strings are cut out of it without copying.
-    rest: Bytes,
+    /// Strings are cut out of it without copying.
+    whole: Bytes,
+    /// Where what is still to be read begins.
+    at: usize,
 }
 
 impl Reader {
     pub(super) fn new(bytes: Bytes) -> Self {
-        Self { rest: bytes }
+        Self { whole: bytes, at: 0 }
     }
 
     /// How many bytes are still to be read.
     pub(super) fn left(&self) -> usize {
-        self.rest.len()
+        self.whole.len() - self.at
     }
 
     pub(super) fn end(&self) -> Result<(), CodecError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(CodecError::Trailing(self.rest.len())) }
+        if self.left() == 0 { Ok(()) } else { Err(CodecError::Trailing(self.left())) }
     }
 
     pub(super) fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], CodecError> {
-        let array = *self.rest.first_chunk().ok_or(CodecError::Truncated(field))?;
-        let _ = self.rest.split_to(N);
+        let array = *self.whole[self.at..].first_chunk().ok_or(CodecError::Truncated(field))?;
+        self.at += N;
         Ok(array)
     }
 
@@ -65,17 +67,19 @@ impl Reader {
 
     /// How many things follow that take `each` bytes at least.
     pub(super) fn count(&mut self, field: &'static str, each: usize) -> Result<usize, CodecError> {
-        let most = self.rest.len() / each;
+        let most = self.left() / each;
         let count = usize::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))?;
         if count > most { Err(CodecError::OutOfRange(field)) } else { Ok(count) }
     }
 
     pub(super) fn text(&mut self, field: &'static str) -> Result<Bytes, CodecError> {
         let length = usize::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))?;
-        if length > self.rest.len() {
+        if length > self.left() {
             return Err(CodecError::OutOfRange(field));
         }
-        Ok(self.rest.split_to(length))
+        let start = self.at;
+        self.at += length;
+        Ok(self.whole.slice(start..self.at))
     }
 
     pub(super) fn name(&mut self) -> Result<Bytes, CodecError> {

@@ -48,7 +48,7 @@ impl Writer {
 
     /// A field name: its place among the common ones, or 0 and the name.
     pub(super) fn name(&mut self, name: &[u8]) {
-        let mut places = (1..).zip(COMMON_NAMES);
+        let mut places = (1..).zip(&COMMON_NAMES);
         if let Some((place, _)) = places.find(|(_, common)| common.as_bytes() == name) {
             self.byte(place);
         } else {

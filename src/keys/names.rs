@@ -1,0 +1,48 @@
+//! The header fields that decide on a request, and what must not become of them between gateway and upstream. What they say
+//! is not looked at.
+
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
+
+use super::{ClientPrints, Refusal, Settings, header, scope, source};
+
+/// The fields of a route that gateway and upstream must read alike: else the upstream would see another key or scope.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// Those of keys and scopes.
+    keys: Vec<HeaderName>,
+    /// Those that tell equal requests and callers from others.
+    identity: Vec<HeaderName>,
+}
+
+impl Names {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let second = settings.also.iter().flat_map(|also| &also.scope).flat_map(scope::header_names);
+        let scopes = scope::header_names(&settings.scope).chain(second);
+        let sources = settings.all_sources().flat_map(source::header_names).cloned();
+        let prints = settings.fingerprint.client.iter().flat_map(ClientPrints::headers);
+        let identity = [&CONTENT_TYPE, &CONTENT_ENCODING].into_iter().chain(&settings.fingerprint.headers);
+        let identity = identity.chain(&settings.require_same).chain(prints).cloned();
+        Self { keys: sources.chain(scopes).collect(), identity: identity.collect() }
+    }
+
+    /// Refuses a request in which one of them is spelt in two ways, or would not reach the upstream.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let connection = headers.contains_key(CONNECTION);
+        let hop_by_hop = |name: &HeaderName| connection && header::is_hop_by_hop(headers, name);
+        for name in &self.keys {
+            if header::has_twin(headers, name) {
+                return Err(Refusal::KeyInvalid(format!(
+                    "The header {name} is also there in a spelling with underscores."
+                )));
+            }
+            if hop_by_hop(name) {
+                return Err(Refusal::KeyInvalid(format!("The header {name} is named in Connection.")));
+            }
+        }
+        match self.identity.iter().find(|name| hop_by_hop(name)) {
+            Some(name) => Err(Refusal::Unreliable(format!("The header {name} is named in Connection."))),
+            None => Ok(()),
+        }
+    }
+}

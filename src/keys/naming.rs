@@ -1,0 +1,130 @@
+//! How a route names the operations of its requests: what is the same for all of them is worked out once. What makes a key,
+//! a scope and a fingerprint is said in the files beside it.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::client_print::{self, Shown};
+use super::content::Entity;
+use super::source::{self, Body, View};
+use super::{
+    Caller, Named, Names, Refusal, Request, Settings, also, dated, derive, fingerprint, frame, issued, namespace_tag,
+    refuse_missing, scope,
+};
+use crate::machine::{Arrival, NamespaceTag, Print};
+
+/// A route's way to name operations, ready for use.
+#[derive(Debug, Clone)]
+pub struct Naming {
+    pub(super) settings: Arc<Settings>,
+    pub(super) names: Names,
+    namespace: NamespaceTag,
+    /// Of the second key.
+    also: Option<NamespaceTag>,
+    /// Digests of the fingerprint settings: for fingerprints of the gateway's own, and for those that clients told.
+    words: [u32; 2],
+    /// What a request shows of credentials that has none of the fields that are asked for.
+    bare: Option<Print>,
+}
+
+impl Naming {
+    /// As these settings want it.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            names: Names::of(&settings),
+            namespace: namespace_tag(&settings.namespace),
+            also: settings.also.as_ref().map(|also| namespace_tag(&also.namespace)),
+            words: [false, true].map(|told| fingerprint::settings_word(&settings.fingerprint, told)),
+            bare: scope::credentials(&settings, &HeaderMap::new()),
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// Refuses what the head alone shows to be refused, before the body is read.
+    ///
+    /// [`identify`](Self::identify) looks at everything again: this only saves reading a body for nothing.
+    ///
+    /// # Errors
+    /// When the request cannot name an operation, whatever its body.
+    pub fn check_head(&self, headers: &HeaderMap, query: Option<&str>, caller: &Caller) -> Result<(), Refusal> {
+        let settings = &*self.settings;
+        self.names.check(headers)?;
+        client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
+        let view = View { headers, query, body: None };
+        let found = source::find(&settings.sources, &view)?;
+        refuse_missing(settings, &found, &view)?;
+        dated::made(settings, &found)?;
+        also::check_head(settings, &view, caller)?;
+        let scope = scope::values(&settings.scope, headers, caller)?;
+        issued::recognise(settings, &found, &scope).map(|_| ())
+    }
+
+    /// Names the operation that a request asks for.
+    ///
+    /// The canonical fingerprint is computed when the arrival is first asked for it.
+    ///
+    /// # Errors
+    /// When the key is missing or malformed, or the scope's value is missing.
+    pub fn identify(&self, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
+        let (settings, request) = (&*self.settings, request.into());
+        let body = Body::new(&request, settings);
+        let derived = derive(settings, &self.names, &request, &body)?;
+        derived.check_print(&body)?;
+        let Some(key) = &derived.key else {
+            return Ok(Named::Unkeyed);
+        };
+        let (operation, made) = (key.operation, key.made);
+        let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
+        let raw = fingerprint::raw(&request, &settings.fingerprint);
+        let credentials = self.credentials(&request.headers);
+        let also = derived.also.as_ref().zip(self.also);
+        let also = also
+            .map(|(also, namespace)| also.named(settings, namespace, &request.headers, &derived.scope, credentials));
+        let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
+        let word = self.words[usize::from(told.is_some())];
+        let canonical = self.canonical(Arc::clone(&request), body, told);
+        let arrival = Arrival::new(operation, self.namespace, raw, word, credentials, canonical);
+        let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
+        let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
+        Ok(Named::Operation(match &key.issued {
+            Some(issued) => issued.limit(arrival),
+            None => arrival,
+        }))
+    }
+
+    /// Digest of what a replay must show again; none when nothing is required.
+    fn credentials(&self, headers: &HeaderMap) -> Option<Print> {
+        if self.settings.require_same.iter().any(|name| headers.contains_key(name)) {
+            return scope::credentials(&self.settings, headers);
+        }
+        self.bare
+    }
+
+    /// What makes the canonical fingerprint when it is asked for, of what is known of the body by now.
+    fn canonical(
+        &self,
+        request: Arc<Request>,
+        body: Body<'_>,
+        told: Option<Print>,
+    ) -> impl FnOnce() -> Print + Send + use<> {
+        if told.is_none() && body.was_decoded() {
+            // Its digest is kept rather than its content, which can be many times what was sent.
+            body.canonical();
+        }
+        let known = body.canonical.into_inner();
+        let scanned = body.json.into_inner().filter(|_| known.is_none());
+        let settings = Arc::clone(&self.settings);
+        move || {
+            if let Some(print) = told {
+                return print;
+            }
+            let canonical = known.unwrap_or_else(|| {
+                let counted = &settings.fingerprint;
+                let entity = Entity::of(&request, counted.decode.as_ref());
+                fingerprint::canonical(&request, counted, &entity, scanned.as_ref())
+            });
+            frame::print(&canonical.hash)
+        }
+    }
+}
