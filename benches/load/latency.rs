@@ -30,8 +30,7 @@ pub(crate) fn measure_one(bench: &mut Bench) -> Result<()> {
         rounds.push(round);
     }
     let of = |place: usize| median(rounds.iter().map(|round| round[place]).collect());
-    let added =
-        |place: usize| median(rounds.iter().map(|round| (round[place] - round[0]) / (round[1] - round[0])).collect());
+    let added = |place: usize| (of(place) - of(0)) / (of(1) - of(0));
     let goals = ["unique", "replay", "cached replay"];
     for (place, what) in goals.into_iter().enumerate().map(|(at, what)| (at + 2, what)) {
         let what = ["added p50 at one connection: ", what].concat();
