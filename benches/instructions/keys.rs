@@ -57,8 +57,8 @@ impl Case {
 
 // Before the body is read.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = case, config = at_most(3_300))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_250))]
+#[bench::header(args = ("create-order",), setup = case, config = at_most(2_720))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_420))]
 fn head(case: Case) -> Case {
     let Request { headers, query, caller, .. } = &*case.request;
     black_box(&case.naming).check_head(black_box(headers), query.as_deref(), caller).unwrap();
@@ -67,9 +67,9 @@ fn head(case: Case) -> Case {
 
 // With the digest of what was sent, which is all that an exact retry needs.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = case, config = at_most(8_500))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(63_000))]
-#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(48_500))]
+#[bench::header(args = ("create-order",), setup = case, config = at_most(8_200))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(66_000))]
+#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(51_000))]
 fn operation(case: Case) -> (Case, Arrival) {
     let arrival = case.arrival();
     (case, black_box(arrival))
@@ -77,7 +77,7 @@ fn operation(case: Case) -> (Case, Arrival) {
 
 // The digest of the canonical form, which a first request and a changed one need too.
 #[library_benchmark]
-#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(42_500))]
+#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(45_000))]
 fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
     let prints = arrival.prints();
     (case, arrival, black_box(prints))
@@ -85,7 +85,7 @@ fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
 
 // An exact retry against what was recorded.
 #[library_benchmark]
-#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(8_500))]
+#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(8_200))]
 fn retry((case, first): (Case, Arrival)) -> (Case, Arrival, Arrival, bool) {
     let again = case.arrival();
     let recorded: Print = black_box(first.raw);

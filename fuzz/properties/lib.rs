@@ -12,6 +12,7 @@ mod json_value;
 pub mod key_header;
 pub mod multipart;
 pub mod path;
+pub mod replies;
 pub mod request_head;
 mod served;
 mod stream;
@@ -22,7 +23,7 @@ mod view;
 pub type Check = fn(&[u8]);
 
 /// Every target by its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 12] = [
     ("answer_head", answer_head::check),
     ("client_print", client_print::check),
     ("codec", codec::check),
@@ -32,6 +33,7 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("key_header", key_header::check),
     ("multipart", multipart::check),
     ("path", path::check),
+    ("replies", replies::check),
     ("request_head", request_head::check),
     ("token", token::check),
 ];

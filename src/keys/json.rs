@@ -1,8 +1,6 @@
 //! JSON in canonical form (RFC 8259 in, one spelling per value out), in one pass and without a tree.
 //! It validates nothing beyond the grammar, and knows nothing of fingerprints.
 
-use std::cmp::Ordering;
-
 use super::Steps;
 use super::number::Number;
 use super::pointer::{Purpose, Step, Watch};
@@ -80,8 +78,6 @@ struct Scanner<'a> {
 }
 
 struct Member {
-    /// The first bytes of its name, in whose order members are; by them alone where they differ.
-    head: u64,
     start: usize,
     name_end: usize,
     end: usize,
@@ -92,22 +88,6 @@ impl Member {
     fn name<'o>(&self, out: &'o [u8]) -> &'o [u8] {
         &out[self.start..self.name_end]
     }
-
-    fn cmp(&self, other: &Self, out: &[u8]) -> Ordering {
-        self.head.cmp(&other.head).then_with(|| self.name(out).cmp(other.name(out)))
-    }
-}
-
-/// What a name begins with behind its quote, the first byte highest. No byte of a name is zero, so one that ends earlier is
-/// less.
-fn head(name: &[u8]) -> u64 {
-    let name = name.get(1..).unwrap_or_default();
-    let short = || {
-        let mut padded = [0; 8];
-        padded.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
-        padded
-    };
-    u64::from_be_bytes(name.first_chunk().copied().unwrap_or_else(short))
 }
 
 impl Scanner<'_> {
@@ -169,12 +149,11 @@ impl Scanner<'_> {
         let name_end = self.out.len();
         self.demand(b':')?;
         self.out.push(b':');
-        let name = &self.out[start..name_end];
-        let head = head(name);
-        self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Member(name)));
+        let name = Step::Member(&self.out[start..name_end]);
+        self.watches.iter_mut().for_each(|watch| watch.enter(depth, name));
         self.value(depth + 1)?;
         let ignored = self.leave(depth, name_end + 1);
-        self.members.push(Member { head, start, name_end, end: self.out.len(), ignored });
+        self.members.push(Member { start, name_end, end: self.out.len(), ignored });
         Ok(())
     }
 
@@ -205,10 +184,10 @@ impl Scanner<'_> {
     /// Closes the members since `first`: sorts them by name and drops the ignored ones.
     fn sort_members(&mut self, open: usize, first: usize) {
         let (out, members) = (&mut self.out, &mut self.members[first..]);
-        let in_order = members.windows(2).all(|pair| pair[0].cmp(&pair[1], out).is_lt());
+        let in_order = members.windows(2).all(|pair| pair[0].name(out) < pair[1].name(out));
         if !in_order || members.iter().any(|member| member.ignored) {
-            members.sort_unstable_by(|a, b| a.cmp(b, out));
-            self.duplicates |= members.windows(2).any(|pair| pair[0].cmp(&pair[1], out).is_eq());
+            members.sort_unstable_by(|a, b| a.name(out).cmp(b.name(out)));
+            self.duplicates |= members.windows(2).any(|pair| pair[0].name(out) == pair[1].name(out));
             self.scratch.clear();
             for member in members.iter().filter(|member| !member.ignored) {
                 if !self.scratch.is_empty() {

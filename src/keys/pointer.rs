@@ -1,6 +1,8 @@
 //! JSON pointers (RFC 6901), followed while a document is read. They never look back into a document.
 
-use super::spelling::push_char;
+use std::borrow::Cow;
+
+use super::spelling::{is_plain, push_char};
 
 /// What a pointer is followed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +73,18 @@ impl Watch {
 
 impl Token {
     fn new(escaped: &str) -> Self {
-        let text = escaped.replace("~1", "/").replace("~0", "~");
-        let mut name = vec![b'"'];
-        text.chars().for_each(|c| push_char(&mut name, c));
+        let text = if escaped.contains('~') {
+            Cow::Owned(escaped.replace("~1", "/").replace("~0", "~"))
+        } else {
+            Cow::Borrowed(escaped)
+        };
+        let mut name = Vec::with_capacity(text.len() + 2);
+        name.push(b'"');
+        if text.bytes().all(is_plain) {
+            name.extend_from_slice(text.as_bytes());
+        } else {
+            text.chars().for_each(|c| push_char(&mut name, c));
+        }
         name.push(b'"');
         // Indexes have no sign and no leading zero; as member names any text will do.
         let is_index = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

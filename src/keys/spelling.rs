@@ -1,5 +1,10 @@
 //! The one spelling of a JSON string's characters, shared by canonical JSON and the pointers into it.
 
+/// Whether a byte of a string's text is spelled as it is.
+pub(super) fn is_plain(byte: u8) -> bool {
+    byte >= 0x20 && !matches!(byte, b'"' | b'\\')
+}
+
 /// Appends a character of a string in its one spelling.
 pub(super) fn push_char(out: &mut Vec<u8>, c: char) {
     let short = match c {

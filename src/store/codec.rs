@@ -13,6 +13,7 @@
 //! A seal holds for its operation and for everything clear in front of it, the key's id included: no secret part opens
 //! under another operation, attempt, version, state, status, expiry, or for other digests.
 
+mod known;
 mod reader;
 mod seal;
 mod secret;
@@ -80,31 +81,6 @@ mod cause {
     pub(super) const ABANDONED: u8 = 5;
     pub(super) const FORGOTTEN: u8 = 6;
 }
-
-/// Field names that are stored as one byte: their place in this list, from 1. 0 announces a name in full.
-/// Records in stores refer to these places: only ever add at the end.
-const COMMON_NAMES: [&str; 20] = [
-    "content-type",
-    "content-length",
-    "location",
-    "cache-control",
-    "etag",
-    "last-modified",
-    "content-encoding",
-    "content-language",
-    "vary",
-    "expires",
-    "link",
-    "content-disposition",
-    "accept-ranges",
-    "allow",
-    "pragma",
-    "content-location",
-    "strict-transport-security",
-    "x-content-type-options",
-    "x-frame-options",
-    "content-security-policy",
-];
 
 /// Why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -123,6 +123,13 @@ fn ignored_values_are_left_out() {
 }
 
 #[test]
+fn a_pointer_may_name_what_is_spelled_with_escapes() {
+    let text = r#"{"a\u0022":1,"b\\":2,"c\u000a":3,"d\u00e9":4,"~":5,"e":6}"#;
+    let ignored = ["/a\"", "/b\\", "/c\n", "/d\u{e9}", "/~0"];
+    assert_eq!(scan(text.as_bytes(), ignored, &[], []).unwrap().canonical, br#"{"e":6}"#);
+}
+
+#[test]
 fn wanted_values_are_picked_up_even_when_ignored() {
     let text = br#"{"order":{"no":"7\u0037","n":1.0},"list":[{"id":null}],"order2":3}"#;
     let wanted = ["/order/no", "/order/n", "/list/0/id", "/list/1", "/order2", "/order/no/x"];

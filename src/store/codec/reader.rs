@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{COMMON_NAMES, CodecError};
+use super::CodecError;
+use super::known::{COMMON_FIELDS, COMMON_NAMES, FIRST_FIELD};
 use crate::machine::Time;
 
 pub(super) struct Reader {
@@ -65,9 +66,9 @@ impl Reader {
         u32::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))
     }
 
-    /// How many things follow that take `each` bytes at least.
-    pub(super) fn count(&mut self, field: &'static str, each: usize) -> Result<usize, CodecError> {
-        let most = self.left() / each;
+    /// How many things follow, each of at least a byte.
+    pub(super) fn count(&mut self, field: &'static str) -> Result<usize, CodecError> {
+        let most = self.left();
         let count = usize::try_from(self.varint(field)?).map_err(|_| CodecError::OutOfRange(field))?;
         if count > most { Err(CodecError::OutOfRange(field)) } else { Ok(count) }
     }
@@ -82,15 +83,20 @@ impl Reader {
         Ok(self.whole.slice(start..self.at))
     }
 
-    pub(super) fn name(&mut self) -> Result<Bytes, CodecError> {
-        let place = self.byte("field name")?;
-        let Some(place) = usize::from(place).checked_sub(1) else { return self.text("field name") };
-        match COMMON_NAMES.get(place) {
-            Some(name) => Ok(Bytes::from_static(name.as_bytes())),
-            None => {
-                Err(CodecError::UnknownTag { field: "field name", tag: u8::try_from(place + 1).unwrap_or(u8::MAX) })
-            }
+    /// A field's name and value.
+    pub(super) fn field(&mut self) -> Result<(Bytes, Bytes), CodecError> {
+        let known = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let byte = self.byte("field name")?;
+        let unknown = || CodecError::UnknownTag { field: "field name", tag: byte };
+        if let Some(place) = byte.checked_sub(FIRST_FIELD) {
+            let (name, value) = COMMON_FIELDS.get(usize::from(place)).ok_or_else(unknown)?;
+            return Ok((known(name), known(value)));
         }
+        let name = match usize::from(byte).checked_sub(1) {
+            None => self.text("field name")?,
+            Some(place) => COMMON_NAMES.get(place).map(|name| known(name)).ok_or_else(unknown)?,
+        };
+        Ok((name, self.text("field value")?))
     }
 
     pub(super) fn distance(&mut self, field: &'static str, end: Time) -> Result<Time, CodecError> {

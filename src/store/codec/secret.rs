@@ -70,17 +70,18 @@ pub(super) fn decode(from: &mut Reader, record: &mut Record) -> Result<(), Codec
 fn encode_headers(out: &mut Writer, headers: &[(Bytes, Bytes)]) {
     out.length(headers.len());
     for (name, value) in headers {
-        out.name(name);
-        out.text(value);
+        out.field(name, value);
     }
 }
 
+/// How many fields there is room for at once: a count may be a lie, and must not decide on an allocation.
+const ROOM: usize = 32;
+
 fn decode_headers(from: &mut Reader) -> Result<Vec<(Bytes, Bytes)>, CodecError> {
-    // A field takes two bytes at least: a count beyond that is a lie, and must not decide on an allocation.
-    let count = from.count("field count", 2)?;
-    let mut headers = Vec::with_capacity(count);
+    let count = from.count("field count")?;
+    let mut headers = Vec::with_capacity(count.min(ROOM));
     for _ in 0..count {
-        headers.push((from.name()?, from.text("field value")?));
+        headers.push(from.field()?);
     }
     Ok(headers)
 }

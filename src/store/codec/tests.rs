@@ -4,6 +4,7 @@ mod sealed;
 
 use proptest::prelude::*;
 
+use super::known::{COMMON_FIELDS, COMMON_NAMES};
 use super::*;
 
 /// The operation that records here belong to.
@@ -30,9 +31,14 @@ fn name() -> impl Strategy<Value = Bytes> {
     prop_oneof![prop::sample::select(&COMMON_NAMES[..]).prop_map(Bytes::from), bytes(40)]
 }
 
+fn field() -> impl Strategy<Value = (Bytes, Bytes)> {
+    let common = prop::sample::select(&COMMON_FIELDS[..]);
+    prop_oneof![(name(), bytes(60)), common.prop_map(|(name, value)| (Bytes::from(name), Bytes::from(value)))]
+}
+
 fn answer() -> impl Strategy<Value = Answer> {
     let recorded = || {
-        let headers = prop::collection::vec((name(), bytes(60)), 0..12);
+        let headers = prop::collection::vec(field(), 0..12);
         (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded { status, headers, body })
     };
     let by = prop_oneof![Just(Witness::Probe), Just(Witness::Operator)];
@@ -159,18 +165,24 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
 /// Records outlive the program that wrote them: a change of these bytes needs a new format version.
 #[test]
 fn the_format_does_not_change_by_accident() {
-    let golden = concat!(
+    let clear = concat!(
         "01a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a100000003",
         "0182010506070801020304",
         "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4",
         "8090dbcb8c3480f0b25200c903",
-        "01106170706c69636174696f6e2f6a736f6e03092f6f72646572732f370006782d73686f7004636166e9",
-        "087b226964223a377d",
     );
-    assert_eq!(hex(&encode(&sample())), golden);
+    let rest = "03092f6f72646572732f370006782d73686f7004636166e9087b226964223a377d";
+    assert_eq!(hex(&encode(&sample())), [clear, "80", rest].concat());
+    // As it was written before there were bytes for whole fields.
+    let before = [clear, "01106170706c69636174696f6e2f6a736f6e", rest].concat();
+    assert_eq!(decode(&unhex(&before)), Ok(sample()));
 }
 
 /// The same for a doubt that can be asked about.
@@ -240,6 +252,16 @@ fn common_names_keep_their_places() {
         content-language vary expires link content-disposition accept-ranges allow pragma content-location \
         strict-transport-security x-content-type-options x-frame-options content-security-policy";
     assert!(COMMON_NAMES.join(" ").starts_with(known));
+    let fields = COMMON_FIELDS.map(|(name, value)| format!("{name}: {value}")).join("\n");
+    assert!(fields.starts_with(
+        "content-type: application/json\ncontent-type: application/json; charset=utf-8\n\
+         content-type: application/json;charset=utf-8\ncontent-type: application/json;charset=UTF-8\n\
+         content-type: application/json; charset=UTF-8\ncontent-type: application/problem+json\n\
+         content-type: application/hal+json\ncontent-type: application/vnd.api+json\n\
+         content-type: text/plain; charset=utf-8\ncontent-type: text/html; charset=utf-8\n\
+         content-type: application/xml\ncache-control: no-store\ncache-control: no-cache\n\
+         x-content-type-options: nosniff\nx-frame-options: DENY\nvary: Accept-Encoding"
+    ));
 }
 
 #[test]
@@ -255,14 +277,14 @@ fn a_completed_record_costs_little_over_its_answer() {
     let overhead = bare - body.len() - 2;
     assert!(overhead <= 77, "{overhead} bytes of overhead");
 
-    let name = Bytes::from_static(b"content-type");
-    let value = Bytes::from_static(b"application/json");
-    let field = vec![(name, value.clone())];
-    record.state = State::Completed {
-        at: Time(1_790_000_000_000),
-        answer: Answer::Recorded(Recorded { status: 200, headers: field, body }),
-    };
-    assert_eq!(encode(&record).len(), bare + value.len() + 2, "a common name takes one byte");
+    for (value, cost) in [("application/json", 1), ("application/pdf", 2 + "application/pdf".len())] {
+        let field = (Bytes::from_static(b"content-type"), Bytes::from(value));
+        record.state = State::Completed {
+            at: Time(1_790_000_000_000),
+            answer: Answer::Recorded(Recorded { status: 200, headers: vec![field], body: body.clone() }),
+        };
+        assert_eq!(encode(&record).len(), bare + cost, "{value}");
+    }
 }
 
 #[test]
@@ -330,6 +352,8 @@ fn unknown_names_and_causes_are_refused() {
     };
     let mut bytes = encode(&record);
     let place = bytes.len() - 3;
-    bytes[place] = 21;
-    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "field name", tag: 21 }));
+    for tag in [21, 0x7F, 0x90, 0xFF] {
+        bytes[place] = tag;
+        assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "field name", tag }));
+    }
 }

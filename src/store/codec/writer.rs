@@ -1,6 +1,6 @@
 //! Writes the parts of an encoded record. It knows numbers and strings, not records.
 
-use super::COMMON_NAMES;
+use super::known::{COMMON_FIELDS, COMMON_NAMES, FIRST_FIELD};
 use crate::machine::Time;
 
 pub(super) struct Writer(Vec<u8>);
@@ -46,15 +46,20 @@ impl Writer {
         self.bytes(text);
     }
 
-    /// A field name: its place among the common ones, or 0 and the name.
-    pub(super) fn name(&mut self, name: &[u8]) {
-        let mut places = (1..).zip(&COMMON_NAMES);
-        if let Some((place, _)) = places.find(|(_, common)| common.as_bytes() == name) {
+    /// A field: the byte that stands for all of it; or else its name's place among the common ones, or 0 and the name, and
+    /// then its value.
+    pub(super) fn field(&mut self, name: &[u8], value: &[u8]) {
+        let whole = |(_, (known, said)): &(u8, &(&str, &str))| known.as_bytes() == name && said.as_bytes() == value;
+        if let Some((byte, _)) = (FIRST_FIELD..).zip(&COMMON_FIELDS).find(whole) {
+            return self.byte(byte);
+        }
+        if let Some((place, _)) = (1..).zip(&COMMON_NAMES).find(|(_, known)| known.as_bytes() == name) {
             self.byte(place);
         } else {
             self.byte(0);
             self.text(name);
         }
+        self.text(value);
     }
 
     /// How far before `end` the time is. Zigzag, since a time may also lie behind it.

@@ -12,18 +12,31 @@ const LONGEST: usize = 20;
 /// Adds a command to what is to be sent.
 pub(super) fn write(out: &mut Vec<u8>, words: Words<'_>) {
     out.reserve(FRAME + words.iter().map(|word| FRAME + word.len()).sum::<usize>());
-    head(out, b'*', words.len());
+    out.push(b'*');
+    out.extend_from_slice(Digits::of(words.len() as u64).text());
     for word in words {
-        head(out, b'$', word.len());
+        front(out, word.len());
         out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
     }
+    out.extend_from_slice(b"\r\n");
 }
 
-fn head(out: &mut Vec<u8>, sign: u8, number: usize) {
-    out.push(sign);
-    out.extend_from_slice(Digits::of(number as u64).text());
-    out.extend_from_slice(b"\r\n");
+/// What stands in front of a word: the end of what was before, and its length.
+fn front(out: &mut Vec<u8>, length: usize) {
+    let mut length = length as u64;
+    let mut line = *b"\r\n$00000000000000000000\r\n";
+    // From behind, in one piece: this is done for every word.
+    let mut at = line.len() - 2;
+    loop {
+        at -= 1;
+        line[at] = b'0' + (length % 10) as u8;
+        length /= 10;
+        if length == 0 {
+            break;
+        }
+    }
+    line[at - 3..at].copy_from_slice(b"\r\n$");
+    out.extend_from_slice(&line[at - 3..]);
 }
 
 /// A number as a word.
