@@ -15,12 +15,13 @@ use serde_json::Value;
 const MANUAL: [&str; 5] =
     ["README.md", "docs/answers.md", "docs/configuration.md", "docs/fingerprint.md", "docs/operating.md"];
 /// All others.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "clients/js/README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/design.md",
     "docs/model.md",
+    "docs/performance.md",
     "docs/reliability.md",
 ];
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use oncegate::clock::Clock;
 
 use crate::Arguments;
@@ -44,6 +44,11 @@ impl Measured {
     /// Microseconds of processor time for a request, of the gateway alone.
     pub(crate) fn gateway(&self) -> f64 {
         self.micros(self.used.gateway)
+    }
+
+    /// What of that is in user space.
+    pub(crate) fn user(&self) -> f64 {
+        self.micros(self.used.user)
     }
 
     /// The same, with its store.
@@ -111,12 +116,18 @@ impl Bench {
         self.warmed(load, |load| Self::run(running, load))
     }
 
-    /// The load alone, and what it uses.
+    /// The load alone, and what it uses; not what its connections take to be made and closed.
     pub(crate) fn run(running: &Running, load: Load) -> Result<Measured> {
-        let (before, own) = (running.used()?, own_time()?);
-        let sent = load.run()?;
-        let used = running.used()?.since(&before);
-        Ok(Measured { sent, used, own: own_time()?.saturating_sub(own) })
+        let (connections, mut looks) = (load.connections, Vec::new());
+        let sent = load.run_watched(|| {
+            if looks.is_empty() {
+                running.has_accepted(connections)?;
+            }
+            looks.push((running.used()?, own_time()?));
+            Ok(())
+        })?;
+        let [(before, own_before), (after, own)] = looks[..] else { bail!("the load was not watched") };
+        Ok(Measured { sent, used: after.since(&before), own: own.saturating_sub(own_before) })
     }
 
     /// Sends what the load repeats, and lets its connections and caches grow warm, before `work` sends the load itself.

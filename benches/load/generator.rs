@@ -99,31 +99,40 @@ struct Turn<'a> {
 impl Load {
     /// Sends it all from this thread.
     pub(crate) fn run(self) -> Result<Sent> {
+        self.run_watched(|| Ok(()))
+    }
+
+    /// The same. `look` is called when the connections are there, and when all is answered and they still are.
+    pub(crate) fn run_watched(self, look: impl FnMut() -> Result<()>) -> Result<Sent> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let span = match self.pace {
             Pace::Count(_) => Duration::from_mins(10),
             Pace::During(span) | Pace::Rate(_, span) => span,
         };
         runtime.block_on(async {
-            tokio::time::timeout(span + LONGEST, self.send()).await.context("answers did not come in time")?
+            tokio::time::timeout(span + LONGEST, self.send(look)).await.context("answers did not come in time")?
         })
     }
 
-    async fn send(self) -> Result<Sent> {
+    async fn send(self, mut look: impl FnMut() -> Result<()>) -> Result<Sent> {
         let mut connections = Vec::with_capacity(self.connections);
         for _ in 0..self.connections {
             connections.push(TcpStream::connect(("127.0.0.1", self.port)).await?);
         }
+        look()?;
         let turns = Arc::new(Turns::new(self)?);
         let pacer = turns.pacer();
         let mut clients = JoinSet::new();
         for connection in connections {
             clients.spawn(client(connection, Arc::clone(&turns)));
         }
-        while let Some(client) = clients.join_next().await {
-            client??;
+        let mut connections = Vec::new();
+        while let Some(connection) = clients.join_next().await {
+            connections.push(connection??);
         }
         let elapsed = turns.start.elapsed();
+        look()?;
+        drop(connections);
         if let Some(pacer) = pacer {
             pacer.join().ok();
         }
@@ -203,7 +212,7 @@ fn due_at(rate: u32, n: u64) -> Duration {
     Duration::from_nanos(u64::try_from(u128::from(n) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX))
 }
 
-async fn client(mut connection: TcpStream, turns: Arc<Turns>) -> Result<()> {
+async fn client(mut connection: TcpStream, turns: Arc<Turns>) -> Result<TcpStream> {
     connection.set_nodelay(true)?;
     let load = &turns.load;
     let (mut requests, mut answer) = (Requests::new(&load.prefix), Vec::with_capacity(1024));
@@ -215,5 +224,5 @@ async fn client(mut connection: TcpStream, turns: Arc<Turns>) -> Result<()> {
         requests.check(&answer, head, asked.expect)?;
         turns.answered(&turn, asked.expect == Expect::Done)?;
     }
-    Ok(())
+    Ok(connection)
 }

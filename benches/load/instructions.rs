@@ -1,6 +1,7 @@
 //! User instructions a request, counted by valgrind in one worker of each server. It is slow, and its processor has no
 //! SHA instructions: what SHA-256 takes is told apart.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::bench::Bench;
 use crate::generator::{Load, Pace};
-use crate::goals::number;
 use crate::requests::Workload::{self, Replay, Unique};
 use crate::servers::Server::{self, Nginx, Redis, Uncached};
 use crate::servers::Tuning;
@@ -79,26 +79,29 @@ fn switch(to: &str, id: &str) -> Result<()> {
 
 /// Tells where the instructions went, and adds up what SHA-256 took.
 fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted> {
-    let output = Command::new("callgrind_annotate").arg("--threshold=100").arg(result).output()?;
+    let output = Command::new("callgrind_annotate").args(["--auto=no", "--threshold=100"]).arg(result).output()?;
     ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<(f64, &str)> = text.lines().filter_map(line).collect();
-    let all = lines.iter().find(|(_, name)| name.contains("PROGRAM TOTALS")).context("no totals")?.0;
-    let functions = || lines.iter().filter(|(_, name)| name.contains(':'));
-    let digests =
-        functions().filter(|(_, name)| name.contains("sha256") || name.contains("sha2")).map(|(count, _)| count);
-    let counted = Counted { all, digests: digests.sum() };
-    println!("\n{server}, {workload:?}: {} instructions a request, of them", number(all));
-    for (count, name) in functions().take(TOLD) {
-        println!("{count:>9.0}  {name}");
+    let mut functions: HashMap<&str, f64> = HashMap::new();
+    for (count, function) in text.lines().filter_map(line) {
+        *functions.entry(function).or_default() += count;
     }
-    Ok(counted)
+    let all = functions.remove("PROGRAM TOTALS").context("no totals")?;
+    let mut functions: Vec<(&str, f64)> = functions.into_iter().collect();
+    functions.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let digests = functions.iter().filter(|(function, _)| function.contains("sha256")).map(|(_, count)| count).sum();
+    println!("\n{server}, {workload:?}: {all:.0} instructions a request, of them");
+    for (function, count) in functions.iter().take(TOLD) {
+        println!("{count:>9.0}  {function}");
+    }
+    Ok(Counted { all, digests })
 }
 
-/// A line that begins with a count: that, for a request, and what it is of.
+/// A line that begins with a count: that, for a request, and of which function, which may have several lines.
 fn line(line: &str) -> Option<(f64, &str)> {
     let (count, rest) = line.trim_start().split_once(' ')?;
     let count: f64 = count.replace(',', "").parse().ok()?;
-    let name = rest.split_once(") ").map_or(rest, |(_, name)| name);
-    Some((count / f64::from(REQUESTS), name.trim()))
+    let place = rest.split_once("%) ").map_or(rest, |(_, place)| place).trim();
+    let place = place.split_once(" [").map_or(place, |(place, _)| place);
+    Some((count / f64::from(REQUESTS), place.split_once(':').map_or(place, |(_, function)| function)))
 }

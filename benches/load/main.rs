@@ -59,6 +59,8 @@ struct Arguments {
 /// A part of what can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
+    /// Time and memory of the filter alone, in this process: while that is small.
+    Filter,
     /// Processor time and requests a second under each load, in interleaved rounds.
     Rounds,
     /// System calls a request.
@@ -71,8 +73,6 @@ enum Part {
     Stalls,
     /// Memory of Redis for each key, and of the gateway idle and with many connections.
     Memory,
-    /// Time and memory of the filter alone.
-    Filter,
     /// From the start to the first answer.
     Start,
     /// How processor time grows with keys, routes, connections.

@@ -97,12 +97,21 @@ pub(crate) fn measure_filter(bench: &mut Bench) -> Result<()> {
     }
     let nanos = begun.elapsed().as_secs_f64() * 1e9 / f64::from(done);
     let full = own_memory()?.saturating_sub(before);
+    drop(filter);
+    let idle = |filter| -> Result<f64> {
+        let running = bench.start(Redis, &Tuning { filter, ..Tuning::default() })?;
+        mebibytes(running.process()?.resident()?)
+    };
+    let untouched = idle(u64::from(CAPACITY) * 10)? - idle(1_000)?;
     let running = bench.start(Redis, &Tuning::default())?;
     let unique = bench.measure(&running, Unique, Pace::During(bench.seconds))?.gateway();
     let made_of = format!("{nanos:.0} ns of {unique:.1} us, the filter filled to 95 %");
     bench.table.put("filter: processor time, percent of a unique POST", nanos / unique / 10.0, made_of)?;
     let bytes = mebibytes(full)? * MIB / f64::from(CAPACITY);
-    let made_of = format!("of {CAPACITY} keys; {:.1} MiB before the first", mebibytes(empty)?);
+    let made_of = format!(
+        "of {CAPACITY} keys; {:.1} MiB before the first, in a gateway with ten times as many {untouched:.1} MiB",
+        mebibytes(empty)?
+    );
     bench.table.put("filter: bytes a key of capacity and generation", bytes, made_of)
 }
 

@@ -54,10 +54,11 @@ impl Process {
         Ok(ids)
     }
 
-    /// Processor time, user and system.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let ticks: u64 = self.ids()?.into_iter().filter_map(stat).map(|stat| stat.ticks).sum();
-        Ok(Duration::from_secs(ticks) / TICKS)
+    /// Processor time: of all, and of that in user space.
+    pub(crate) fn processor_time(&self) -> Result<(Duration, Duration)> {
+        let stats = self.ids()?.into_iter().filter_map(stat);
+        let (all, user) = stats.fold((0, 0), |(all, user), stat| (all + stat.user + stat.system, user + stat.user));
+        Ok((Duration::from_secs(all) / TICKS, Duration::from_secs(user) / TICKS))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -122,7 +123,8 @@ fn resident(process: &str) -> Result<u64> {
 
 struct Stat {
     parent: u32,
-    ticks: u64,
+    user: u64,
+    system: u64,
 }
 
 /// Reads `/proc/PID/stat`; the name in parentheses may itself hold spaces and parentheses.
@@ -130,13 +132,13 @@ fn stat(process: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat { parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
+    Some(Stat { parent: u32::try_from(number(1)?).ok()?, user: number(11)?, system: number(12)? })
 }
 
 /// Processor time of the bench itself.
 pub(crate) fn own_time() -> Result<Duration> {
     let own = stat(std::process::id()).context("no word of this process")?;
-    Ok(Duration::from_secs(own.ticks) / TICKS)
+    Ok(Duration::from_secs(own.user + own.system) / TICKS)
 }
 
 /// Resident memory of the bench itself.

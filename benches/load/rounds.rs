@@ -97,8 +97,8 @@ impl Rows {
             "\nmedians of the rounds; in parentheses to nginx in the same round; latencies of all rounds together"
         );
         println!(
-            "| server | load | requests/s | gateway, us | with Redis, us | Redis commands | p50, us | p99, us | \
-             p99.9, us | the bench itself, us |\n|---|---|---|---|---|---|---|---|---|---|"
+            "| server | load | requests/s | gateway, us | in user space | with Redis, us | Redis commands | p50, us | p99, us | \
+             p99.9, us | the bench itself, us |\n|---|---|---|---|---|---|---|---|---|---|---|"
         );
         for (server, workload, rounds) in &self.0 {
             let row = (*server, *workload);
@@ -108,9 +108,10 @@ impl Rows {
             let mut sent = Sent::nothing()?;
             rounds.iter().try_for_each(|round| sent.add(&round.sent))?;
             println!(
-                "| {server} | {workload:?} | {} | {} | {} | {:.2} | {:.0} | {:.0} | {:.0} | {:.1} |",
+                "| {server} | {workload:?} | {} | {} | {:.1} | {} | {:.2} | {:.0} | {:.0} | {:.0} | {:.1} |",
                 both(Measured::throughput)?,
                 both(Measured::gateway)?,
+                self.median(row, Measured::user)?,
                 both(Measured::with_store)?,
                 self.median(row, Measured::commands)?,
                 sent.micros(0.5),

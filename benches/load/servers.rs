@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use oncegate::clock::Clock;
 use tempfile::TempDir;
 
 use crate::processes::{Process, free_port};
@@ -55,6 +56,9 @@ impl Default for Tuning {
     }
 }
 
+/// A machine that is busy with other things is no fault here.
+const PATIENCE: &str = "command_timeout: 10s";
+
 /// A server that takes requests.
 pub(crate) struct Running {
     pub(crate) server: Server,
@@ -70,6 +74,8 @@ pub(crate) struct Running {
 pub(crate) struct Used {
     /// Processor time, user and system, of the gateway and its worker processes.
     pub(crate) gateway: Duration,
+    /// The part of it in user space.
+    pub(crate) user: Duration,
     /// Of Redis, where there is one.
     pub(crate) store: Duration,
     /// How many commands it was sent.
@@ -80,6 +86,7 @@ impl Used {
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             gateway: self.gateway.saturating_sub(before.gateway),
+            user: self.user.saturating_sub(before.user),
             store: self.store.saturating_sub(before.store),
             commands: self.commands.saturating_sub(before.commands),
         }
@@ -125,14 +132,14 @@ impl Running {
     pub(crate) fn command(&self, setup: &Setup, tuning: &Tuning) -> Result<(Command, u16, Option<Command>)> {
         let (folder, port) = (self.folder.path(), free_port()?);
         let redis = self.store.as_ref().map_or(0, |redis| redis.port);
-        let url = format!("{{ kind: redis, url: \"redis://127.0.0.1:{redis}/0\" }}");
+        let url = format!("{{ kind: redis, url: \"redis://127.0.0.1:{redis}/0\", {PATIENCE} }}");
         let (command, stop) = match self.server {
             Server::Nginx | Server::Direct => nginx(folder, setup.upstream, &plain(port), tuning)?,
             Server::Lua => nginx(folder, setup.upstream, &lua(port, redis), tuning)?,
             Server::Redis => (oncegate(folder, port, setup, &url, "64MiB", tuning)?, None),
             Server::Uncached => (oncegate(folder, port, setup, &url, "0B", tuning)?, None),
             Server::Embedded => {
-                let store = format!("{{ kind: embedded, path: \"{}\" }}", folder.join("store").display());
+                let store = format!("{{ kind: embedded, path: \"{}\", {PATIENCE} }}", folder.join("store").display());
                 (oncegate(folder, port, setup, &store, "64MiB", tuning)?, None)
             }
         };
@@ -147,14 +154,25 @@ impl Running {
         self.folder.path()
     }
 
+    /// Waits until it has taken so many connections.
+    pub(crate) fn has_accepted(&self, connections: usize) -> Result<()> {
+        let Some(gateway) = &self.gateway else { return Ok(()) };
+        let begun = Clock::instant();
+        while gateway.descriptors()? < connections {
+            ensure!(begun.elapsed() < Duration::from_secs(10), "{} does not take connections", self.server);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// What it has used so far.
     pub(crate) fn used(&self) -> Result<Used> {
         let mut used = Used::default();
         if let Some(gateway) = &self.gateway {
-            used.gateway = gateway.processor_time()?;
+            (used.gateway, used.user) = gateway.processor_time()?;
         }
         if let Some(redis) = &self.store {
-            used.store = redis.process.processor_time()?;
+            (used.store, _) = redis.process.processor_time()?;
             used.commands = redis.commands()?;
         }
         Ok(used)
@@ -205,12 +223,13 @@ impl Redis {
         Ok(redis::cmd("INFO").arg(section).query(&mut connection)?)
     }
 
-    /// Commands that were called so far, but for those that ask how Redis is.
+    /// Commands on records that were called so far, those of scripts too; not those that ask how Redis is.
     fn commands(&self) -> Result<u64> {
         let info = self.info("commandstats")?;
         let counts = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-        let asked = counts.filter(|(name, _)| !matches!(*name, "info" | "ping" | "client|setinfo" | "hello" | "time"));
-        Ok(asked.filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum())
+        let records =
+            counts.filter(|(name, _)| matches!(*name, "get" | "set" | "getrange" | "del" | "eval" | "evalsha"));
+        Ok(records.filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum())
     }
 
     /// Bytes that it has allocated.
@@ -277,9 +296,6 @@ fn oncegate(folder: &Path, port: u16, setup: &Setup, store: &str, cache: &str, t
     let (admin, upstream) = (free_port()?, setup.upstream);
     let Tuning { retention, sweep, filter, .. } = tuning;
     let workers = if tuning.under.is_empty() { "" } else { "workers: 1\n" };
-    // What runs under another command is slow.
-    let patience = if tuning.under.is_empty() { "" } else { ", command_timeout: 10s" };
-    let store = store.replace(" }", &format!("{patience} }}"));
     let other = |n| format!("  - {{ name: other-{n}, match: {{ path: \"/other-{n}/{{id}}\" }}, upstream: api }}\n");
     let others: Vec<String> = (0..tuning.routes).map(other).collect();
     let guard = |key: &str| {

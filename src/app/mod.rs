@@ -153,6 +153,7 @@ impl Running {
     /// Starts the gateway; it listens on return. When it cannot, nothing is left running.
     fn start(settings: Settings, lines_lost: LinesLost, inherited: Inherited) -> Result<Self, StartError> {
         raise_descriptor_limit();
+        spare_memory();
         let parts = Parts::new(settings, lines_lost)?;
         let (clients, operators) = parts.listeners(inherited)?;
         let address = clients[0].local_addr().map_err(StartError::Thread)?;
@@ -314,6 +315,14 @@ fn runtime() -> io::Result<Runtime> {
 fn raise_descriptor_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// Large pages would make all of the filter resident at the first bit that is set, and much of each connection's memory.
+fn spare_memory() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "memory comes in large pages where the system says so");
     }
 }
 
