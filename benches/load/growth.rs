@@ -22,6 +22,7 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
 /// Each time beside nginx: filling takes a minute, in which the machine may change.
 fn keys(bench: &mut Bench) -> Result<()> {
     let running = bench.start(Redis, &Tuning::default())?;
+    let empty = running.process()?.resident()?;
     let nginx = bench.start(Nginx, &Tuning::default())?;
     let to_nginx = || -> Result<f64> {
         let ratios = (0..bench.rounds).map(|_| {
@@ -31,14 +32,13 @@ fn keys(bench: &mut Bench) -> Result<()> {
         Ok(median(ratios.collect::<Result<_>>()?))
     };
     let few = to_nginx()?;
-    let before = running.process()?.resident()?;
-    let filled = bench.measure(&running, Unique, Pace::Count(KEYS))?.sent.requests;
-    let resident = running.process()?.resident()?.saturating_sub(before);
+    bench.measure(&running, Unique, Pace::Count(KEYS))?;
+    let (keys, resident) = (running.redis()?.keys()?, running.process()?.resident()?.saturating_sub(empty));
     let many = to_nginx()?;
     let made_of = format!("{} to nginx, then {}", number(few), number(many));
     bench.table.put("growth: 1,000 to 1,000,000 live keys", many / few, made_of)?;
-    let bytes = f64::from(u32::try_from(resident)?) / f64::from(u32::try_from(filled)?);
-    let made_of = format!("{} MiB more after {filled} keys", resident >> 20);
+    let bytes = f64::from(u32::try_from(resident)?) / f64::from(keys);
+    let made_of = format!("{} MiB more with {keys} keys, its full caches among them", resident >> 20);
     bench.table.put("resident bytes per live key", bytes, made_of)
 }
 

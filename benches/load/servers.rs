@@ -218,9 +218,17 @@ impl Redis {
         Ok(Self { port, process: Process::start(command, port, &folder.join("redis.log"), None)? })
     }
 
+    fn connection(&self) -> Result<redis::Connection> {
+        Ok(redis::Client::open(("127.0.0.1", self.port))?.get_connection()?)
+    }
+
     fn info(&self, section: &str) -> Result<String> {
-        let mut connection = redis::Client::open(("127.0.0.1", self.port))?.get_connection()?;
-        Ok(redis::cmd("INFO").arg(section).query(&mut connection)?)
+        Ok(redis::cmd("INFO").arg(section).query(&mut self.connection()?)?)
+    }
+
+    /// How many keys live.
+    pub(crate) fn keys(&self) -> Result<u32> {
+        Ok(redis::cmd("DBSIZE").query(&mut self.connection()?)?)
     }
 
     /// Commands on records that were called so far, those of scripts too; not those that ask how Redis is.

@@ -47,6 +47,17 @@ fn answer(mut stream: TcpStream) -> Answer {
     read_answer(&mut stream).unwrap()
 }
 
+/// Two generations of 300 MB, of which no page counts before it is used.
+#[test]
+fn a_large_filter_is_resident_as_it_fills() {
+    let upstream = ScriptedUpstream::start(|_| Reply::whole(201, &[], "done"));
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&yaml(&upstream, &redis.url(), "", "filter: { capacity: 100000000 }"));
+    assert_eq!(gateway.send(&order("k")).status, 201);
+    let resident = resident(&gateway);
+    assert!(resident < 150 * MIB, "{} MiB", resident / MIB);
+}
+
 #[test]
 fn ten_thousand_waiters_cost_little_each_and_all_get_the_answer() {
     let _crowd = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
