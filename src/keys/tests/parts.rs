@@ -1,4 +1,4 @@
-//! Parts of keys that are not there, are none, or are typed: what each is, and what a refusal says of it.
+//! Parts of keys that are not there, are none, are typed, or are cut elsewhere: what each is, and what a refusal says of it.
 
 use super::*;
 
@@ -187,4 +187,23 @@ fn explain_shows_both_spellings() {
     };
     assert_eq!(shown(" Maple  1"), "maple 1 (sent as \" Maple  1\")");
     assert_eq!(shown("maple 1"), "maple 1");
+}
+
+#[test]
+fn a_key_of_several_parts_cannot_be_forged() {
+    let settings = settings(vec![Source::All(vec![by_json("/user"), by_json("/sku")])]);
+    let keyed = |user: &str, sku: &str| operation_of(&settings, &[], &format!(r#"{{"user":"{user}","sku":"{sku}"}}"#));
+    assert_eq!(keyed("a", "b"), keyed("a", "b"));
+    for (user, sku) in [("ab", "c"), ("a", "bc"), ("c", "ab"), ("a:b", "c"), ("a", "b:c"), ("a,b", "c"), ("a", "b,c")] {
+        let other = settings_twin(&settings, user, sku);
+        assert_ne!(keyed(user, sku), other, "{user} {sku}");
+    }
+    assert!(is_missing(&arrival(&settings, request(&[], r#"{"user":"a"}"#))));
+}
+
+/// The same characters cut at another place.
+fn settings_twin(settings: &Settings, user: &str, sku: &str) -> OperationId {
+    let all = format!("{user}{sku}");
+    let (head, tail) = all.split_at(if user.len() == 1 { 2 } else { 1 });
+    operation_of(settings, &[], &format!(r#"{{"user":"{head}","sku":"{tail}"}}"#))
 }
