@@ -1,4 +1,4 @@
-//! Instructions that the gateway's parts take, and a whole request, each with the most that it may: a run above one fails.
+//! Instructions that the gateway's parts take, and a whole request, each held against a limit: what is well above fails.
 //! `cargo bench --profile profiling --bench instructions` (CONTRIBUTING.md); it measures no time.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails where it stands")]
 
