@@ -13,6 +13,7 @@ mod tests;
 
 use http::StatusCode;
 
+pub use fields::Span;
 pub use request::Requests;
 pub use response::Answers;
 

@@ -150,7 +150,7 @@ impl Head {
             };
             match found {
                 Found::Line([]) => return self.fields.of_request(line.http_10).map(Some),
-                Found::Line(line) => self.fields.take(line, limits.fields)?,
+                Found::Line(line) => self.fields.take(line, self.cursor.read() - line.len() - 2, limits.fields)?,
                 Found::Part(_) => return Ok(None),
                 Found::TooLong(_) => return Err(Fault::too_large("The head is too long.")),
                 Found::Broken(_, fault) => return Err(fault),

@@ -115,7 +115,9 @@ impl Head {
             match (self.cursor.next(bytes, limits.head), self.line) {
                 (Found::Line(line), None) => self.line = Some(Line::read(line)?),
                 (Found::Line([]), Some(line)) => return self.after(line).map(Some),
-                (Found::Line(line), Some(_)) => self.fields.take(line, limits.fields)?,
+                (Found::Line(line), Some(_)) => {
+                    self.fields.take(line, self.cursor.read() - line.len() - 2, limits.fields)?;
+                }
                 (Found::Part(_), _) => return Ok(None),
                 (Found::TooLong(_), _) => return Err(Fault::too_large("The answer's head is too long.")),
                 (Found::Broken(_, fault), _) => return Err(fault),
