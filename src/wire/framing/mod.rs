@@ -105,6 +105,17 @@ impl Fault {
     }
 }
 
+/// A part of a body: bytes that frame it, and behind them a run of its data, if one has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// How many bytes were read.
+    pub read: usize,
+    /// How many of these are data: the last ones.
+    pub data: usize,
+    /// Whether the body ends with them.
+    pub last: bool,
+}
+
 /// Follows the bytes of a connection in one direction.
 pub trait Follow {
     /// Looks at bytes that directly follow those which were good before, and says how many of them are good too. What is

@@ -115,11 +115,11 @@ impl Requests {
                 Err(fault) => (0, Err(fault)),
             },
             Place::Body(body) => {
-                let (good, ended) = body.read(bytes, &self.limits);
-                if ended == Ok(true) {
+                let (part, done) = body.read(bytes, &self.limits);
+                if part.last {
                     self.end();
                 }
-                (good, ended.map(drop))
+                (part.read, done)
             }
             Place::Fork => (0, Ok(())),
             Place::Raw => (bytes.len(), Ok(())),

@@ -87,11 +87,11 @@ impl Answers {
                 Err(fault) => (0, Err(fault)),
             },
             Place::Body(body) => {
-                let (good, ended) = body.read(bytes, &self.limits);
-                if ended == Ok(true) {
+                let (part, done) = body.read(bytes, &self.limits);
+                if part.last {
                     self.place = Place::Idle;
                 }
-                (good, ended.map(drop))
+                (part.read, done)
             }
             Place::Raw => (bytes.len(), Ok(())),
         }
