@@ -16,6 +16,7 @@ use super::limits::Slot;
 use super::problem::Problem;
 use crate::clock::Clock;
 use crate::upstream::Incoming;
+use crate::wire;
 
 const WEBSOCKET: &str = "websocket";
 /// Bytes that a tunnel takes at a time, each way.
@@ -68,7 +69,7 @@ impl Gateway {
     /// Joins the two connections once the client has read its 101. The tunnel counts as a request under way until its
     /// end, which is a side's end, a long silence, or the gateway's; `held` is what it holds until then.
     pub(super) fn tunnel(&self, client: OnUpgrade, answer: &mut response::Parts, held: (Slot, Incoming)) {
-        let Some(upstream) = answer.extensions.remove::<OnUpgrade>() else { return };
+        let Some(upstream) = answer.extensions.remove::<wire::OnUpgrade>() else { return };
         set(&mut answer.headers);
         let idle = self.shared.settings.limits.websocket_idle_timeout;
         let shared = self.arbiter.shared();
@@ -84,14 +85,14 @@ impl Gateway {
 }
 
 /// Carries bytes both ways until a side ends or neither has sent anything for `idle`.
-async fn join(client: OnUpgrade, upstream: OnUpgrade, idle: Duration) {
-    let both = tokio::time::timeout(idle, async { tokio::try_join!(client, upstream) });
-    let Ok(Ok((client, upstream))) = both.await else {
+async fn join(client: OnUpgrade, upstream: wire::OnUpgrade, idle: Duration) {
+    let both = tokio::time::timeout(idle, async { tokio::join!(client, upstream) });
+    let Ok((Ok(client), Ok(upstream))) = both.await else {
         tracing::debug!("a tunnel was not made");
         return;
     };
     let (from_client, to_client) = split(TokioIo::new(client));
-    let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+    let (from_upstream, to_upstream) = split(upstream);
     let heard = Mutex::new(Clock::instant());
     let ended = tokio::select! {
         ended = carry(from_client, to_upstream, &heard) => ended,

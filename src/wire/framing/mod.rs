@@ -15,7 +15,7 @@ use http::StatusCode;
 
 pub use fields::Span;
 pub use request::Requests;
-pub use response::Answers;
+pub use response::{Answer, Answers};
 
 const TOO_MANY_FIELDS: &str = "Too many fields.";
 
