@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails where it stands")]
 
 mod codec;
+mod exchanges;
 mod filter;
 mod hundred;
 mod keys;
@@ -13,6 +14,7 @@ mod whole;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 
 use codec::record_bytes;
+use exchanges::exchanges;
 use filter::bloom_filter;
 use hundred::whole_requests;
 use keys::{fingerprints, naming_requests};
@@ -33,4 +35,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
     config
 }
 
-main!(library_benchmark_groups = [naming_requests, fingerprints, bloom_filter, record_bytes, machine, whole_requests]);
+main!(
+    library_benchmark_groups =
+        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, exchanges, whole_requests]
+);

@@ -69,7 +69,7 @@ impl Whole {
     }
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -80,7 +80,7 @@ async fn connect(address: &str) -> TcpStream {
 }
 
 /// An API that gives every request the same answer.
-async fn upstream() -> String {
+pub(crate) async fn upstream() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {

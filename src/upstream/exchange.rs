@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::header::UPGRADE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::connection::Connection;
@@ -115,6 +116,12 @@ impl Heard {
         *response.status_mut() = self.answer.status;
         *response.version_mut() = self.answer.version;
         *response.headers_mut() = self.fields;
+        let reason = self.head.slice(self.answer.reason);
+        if self.answer.status.canonical_reason().map(str::as_bytes) != Some(&reason)
+            && let Ok(reason) = ReasonPhrase::try_from(reason)
+        {
+            response.extensions_mut().insert(reason);
+        }
         if spelled {
             response.extensions_mut().insert(Spelling::of(self.head, &self.answer.spans));
         }

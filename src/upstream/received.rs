@@ -89,6 +89,7 @@ impl Received {
         let mut more = BytesMut::new();
         let read = ready!(rest.exchange.poll_more(&mut rest.upload, &mut more, cx));
         if read.map_err(|error| BodyError::new(&error))? == 0 {
+            rest.keep_alive = false;
             return Poll::Ready(if self.answers.closed() { Ok(()) } else { Err(BodyError::new(&closed())) });
         }
         self.came = if self.came.is_empty() { more.freeze() } else { [&self.came[..], &more].concat().into() };

@@ -51,6 +51,17 @@ impl Stream {
     }
 }
 
+/// Under TLS, a server is told that nothing more comes, as far as that goes without waiting.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            let (socket, session) = stream.get_mut();
+            session.send_close_notify();
+            let _ = session.write_tls(&mut &*SockRef::from(&*socket));
+        }
+    }
+}
+
 /// What a read of a byte says of a connection on which nothing is awaited.
 fn over(read: io::Result<usize>) -> Poll<io::Error> {
     match read {

@@ -13,12 +13,13 @@ use super::*;
 
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc";
 
-/// What came of an answer: its status, fields and body.
-type Taken = (u16, Vec<(String, Vec<u8>)>, Vec<u8>);
+/// What came of an answer: its status and reason, fields and body.
+type Taken = (u16, Option<Vec<u8>>, Vec<(String, Vec<u8>)>, Vec<u8>);
 
 fn taken<B>(head: &Response<B>, body: Bytes) -> Taken {
     let fields = head.headers().iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    (head.status().as_u16(), fields.collect(), body.into())
+    let reason = head.extensions().get::<ReasonPhrase>().map(|reason| reason.as_bytes().to_vec());
+    (head.status().as_u16(), reason, fields.collect(), body.into())
 }
 
 /// A server of one connection: it reads a request, sends these pieces, each after the other side had time to read the one

@@ -1,5 +1,7 @@
 //! A server's side of a connection: answers, one for each request.
 
+use std::ops::Range;
+
 use http::{StatusCode, Version};
 
 use super::body::Body;
@@ -31,6 +33,8 @@ pub struct Answer {
     pub length: usize,
     /// What it says.
     pub status: StatusCode,
+    /// Where it says the same in words.
+    pub reason: Range<usize>,
     /// In which version.
     pub version: Version,
     /// Where its fields stand.
@@ -54,7 +58,12 @@ struct Begun {
 struct Line {
     http_10: bool,
     status: StatusCode,
+    /// How long it is: the reason is the last of it.
+    length: usize,
 }
+
+/// Where the reason begins in a status line.
+const REASON: usize = "HTTP/1.1 200 ".len();
 
 /// What comes after a head.
 enum After {
@@ -99,6 +108,7 @@ impl Answers {
         Ok(Some(Answer {
             length,
             status: line.status,
+            reason: REASON.min(line.length)..line.length,
             version: if line.http_10 { Version::HTTP_10 } else { Version::HTTP_11 },
             keep_alive: fields.keep_alive(line.http_10),
             spans: fields.into_spans(),
@@ -203,6 +213,6 @@ impl Line {
             return Err(malformed);
         };
         let status = StatusCode::from_bytes(code).map_err(|_| malformed)?;
-        Ok(Self { http_10, status })
+        Ok(Self { http_10, status, length: line.len() })
     }
 }
