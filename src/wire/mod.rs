@@ -3,6 +3,7 @@
 
 mod certificate;
 mod exchange;
+mod feed;
 pub mod fields;
 pub mod framing;
 pub mod heads;
@@ -17,7 +18,8 @@ mod watch;
 use std::net::IpAddr;
 
 pub use certificate::Certificate;
-pub use exchange::{Asked, Exchange};
+pub use exchange::{Exchange, News};
+pub use feed::{Cut, Feed, Feeder, feed};
 pub use inbound::{Inbound, InboundError};
 pub use network::Network;
 pub use patience::{Alarm, Lapse, Patience};

@@ -212,20 +212,4 @@ mod tests {
             assert_eq!(passed(&mut sieve, &mut pieces, 100).1, last, "a fault is for ever");
         }
     }
-
-    #[test]
-    fn what_lies_behind_a_fork_passes_when_the_way_is_known() {
-        let ask = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
-        for (raw, heads) in [(true, 1), (false, 3)] {
-            for piece in [1, 500] {
-                let mut sieve = Sieve::new(Requests::new(Limits::REQUEST));
-                let stream = [ask, STREAM].concat();
-                let mut pieces = Pieces(stream.chunks(piece).map(<[u8]>::to_vec).collect());
-                assert_eq!(passed(&mut sieve, &mut pieces, 64), (ask.to_vec(), Poll::Ready(Sifted::Wait)));
-                sieve.machine_mut().decided(raw);
-                assert_eq!(passed(&mut sieve, &mut pieces, 64), (STREAM.to_vec(), Poll::Pending), "{raw} {piece}");
-                assert_eq!(sieve.machine().heads(), heads);
-            }
-        }
-    }
 }

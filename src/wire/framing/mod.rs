@@ -1,5 +1,5 @@
 //! The framing of HTTP/1.1, read strictly (RFC 9112): where each message ends, and whether anybody could read that in
-//! another way. Pure: it is shown bytes and says which of them may go on. Parsing them is hyper's work.
+//! another way. Pure: it is shown bytes, and says what they are.
 
 mod body;
 mod chunks;
@@ -9,12 +9,12 @@ mod request;
 mod response;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use http::StatusCode;
 
 pub use fields::Span;
-pub use request::Requests;
+pub use request::{Behind, Head, Requests};
 pub use response::Answers;
 
 const TOO_MANY_FIELDS: &str = "Too many fields.";
