@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, request, response};
 use http_body::Body;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
 use super::Gateway;
@@ -69,7 +68,7 @@ impl Gateway {
     /// Joins the two connections once the client has read its 101. The tunnel counts as a request under way until its
     /// end, which is a side's end, a long silence, or the gateway's; `held` is what it holds until then.
     pub(super) fn tunnel(&self, client: OnUpgrade, answer: &mut response::Parts, held: (Slot, Incoming)) {
-        let Some(upstream) = answer.extensions.remove::<hyper::upgrade::OnUpgrade>() else { return };
+        let Some(upstream) = answer.extensions.remove::<OnUpgrade>() else { return };
         set(&mut answer.headers);
         let idle = self.shared.settings.limits.websocket_idle_timeout;
         let shared = self.arbiter.shared();
@@ -85,16 +84,14 @@ impl Gateway {
 }
 
 /// Carries bytes both ways until a side ends or neither has sent anything for `idle`.
-async fn join(client: OnUpgrade, upstream: hyper::upgrade::OnUpgrade, idle: Duration) {
-    let both = tokio::time::timeout(idle, async {
-        tokio::try_join!(client, async { upstream.await.map_err(io::Error::other) })
-    });
+async fn join(client: OnUpgrade, upstream: OnUpgrade, idle: Duration) {
+    let both = tokio::time::timeout(idle, async { tokio::try_join!(client, upstream) });
     let Ok(Ok((client, upstream))) = both.await else {
         tracing::debug!("a tunnel was not made");
         return;
     };
     let (from_client, to_client) = split(client);
-    let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+    let (from_upstream, to_upstream) = split(upstream);
     let heard = Mutex::new(Clock::instant());
     let ended = tokio::select! {
         ended = carry(from_client, to_upstream, &heard) => ended,

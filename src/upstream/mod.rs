@@ -7,6 +7,7 @@ mod check;
 mod client;
 mod connection;
 mod endpoint;
+mod exchange;
 mod fleet;
 pub mod headers;
 mod health;
@@ -14,12 +15,12 @@ mod http2;
 mod interim;
 mod outcome;
 mod pool;
+mod received;
 mod resolve;
 mod run;
+mod sending;
 mod stream;
-mod strict;
 mod way;
-mod wire;
 
 use std::time::Duration;
 
