@@ -43,7 +43,6 @@ use std::sync::Arc;
 
 use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Request, Response, Version, request};
-use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::jwt::{Ring, Verifier};
@@ -53,7 +52,7 @@ use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Inbound};
+use crate::wire::{Client, Inbound, OnUpgrade};
 use limits::{Budget, Slots};
 use operations::Question;
 use tally::Tally;

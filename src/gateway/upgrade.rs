@@ -1,14 +1,13 @@
 //! Upgrades: which wishes to switch protocols are passed on, and the tunnel that follows a 101. What runs inside a tunnel
 //! is nobody's matter here.
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, request, response};
 use http_body::Body;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
 use super::Gateway;
@@ -16,7 +15,7 @@ use super::limits::Slot;
 use super::problem::Problem;
 use crate::clock::Clock;
 use crate::upstream::Incoming;
-use crate::wire;
+use crate::wire::OnUpgrade;
 
 const WEBSOCKET: &str = "websocket";
 /// Bytes that a tunnel takes at a time, each way.
@@ -69,7 +68,7 @@ impl Gateway {
     /// Joins the two connections once the client has read its 101. The tunnel counts as a request under way until its
     /// end, which is a side's end, a long silence, or the gateway's; `held` is what it holds until then.
     pub(super) fn tunnel(&self, client: OnUpgrade, answer: &mut response::Parts, held: (Slot, Incoming)) {
-        let Some(upstream) = answer.extensions.remove::<wire::OnUpgrade>() else { return };
+        let Some(upstream) = answer.extensions.remove::<OnUpgrade>() else { return };
         set(&mut answer.headers);
         let idle = self.shared.settings.limits.websocket_idle_timeout;
         let shared = self.arbiter.shared();
@@ -85,19 +84,19 @@ impl Gateway {
 }
 
 /// Carries bytes both ways until a side ends or neither has sent anything for `idle`.
-async fn join(client: OnUpgrade, upstream: wire::OnUpgrade, idle: Duration) {
-    let both = tokio::time::timeout(idle, async { tokio::join!(client, upstream) });
-    let Ok((Ok(client), Ok(upstream))) = both.await else {
+async fn join(client: OnUpgrade, upstream: OnUpgrade, idle: Duration) {
+    let both = tokio::time::timeout(idle, async { tokio::try_join!(client, upstream) });
+    let Ok(Ok((client, upstream))) = both.await else {
         tracing::debug!("a tunnel was not made");
         return;
     };
-    let (from_client, to_client) = split(TokioIo::new(client));
+    let (from_client, to_client) = split(client);
     let (from_upstream, to_upstream) = split(upstream);
     let heard = Mutex::new(Clock::instant());
     let ended = tokio::select! {
         ended = carry(from_client, to_upstream, &heard) => ended,
         ended = carry(from_upstream, to_client, &heard) => ended,
-        () = silence(&heard, idle) => Err(std::io::ErrorKind::TimedOut.into()),
+        () = silence(&heard, idle) => Err(io::ErrorKind::TimedOut.into()),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a tunnel ended");
@@ -108,7 +107,7 @@ async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     heard: &Mutex<Instant>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
         let read = from.read(&mut piece).await?;

@@ -48,8 +48,21 @@ impl Spelling {
 /// Writes fields as lines, without the empty one behind them. Values of one name keep their order, and so do its
 /// spellings; a field without a spelling is written in lower case.
 pub fn write(fields: &HeaderMap, spelling: Option<&Spelling>, out: &mut BytesMut) {
+    write_some(fields, spelling, out, |_, _| true);
+}
+
+/// The same, of the fields that pass.
+pub fn write_some(
+    fields: &HeaderMap,
+    spelling: Option<&Spelling>,
+    out: &mut BytesMut,
+    mut passes: impl FnMut(&HeaderName, &HeaderValue) -> bool,
+) {
     let mut last: Option<(&HeaderName, usize)> = None;
     for (name, value) in fields {
+        if !passes(name, value) {
+            continue;
+        }
         let from = last.filter(|(before, _)| *before == name).map_or(0, |(_, from)| from);
         let spelled = spelling.and_then(|spelling| spelling.find(name, from));
         last = Some((name, spelled.map_or(usize::MAX, |(_, behind)| behind)));

@@ -27,6 +27,8 @@ pub(super) struct Fields {
     codings: Codings,
     hosts: usize,
     upgrade: bool,
+    /// The body waits for a word.
+    expects: bool,
     named: Named,
 }
 
@@ -62,6 +64,7 @@ impl Fields {
         // Most names have another length than these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            6 if name.eq_ignore_ascii_case(b"expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
             7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
             10 if name.eq_ignore_ascii_case(b"connection") => self.named.take(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
@@ -86,6 +89,11 @@ impl Fields {
     /// Whether another protocol is asked for.
     pub(super) fn asks_upgrade(&self) -> bool {
         self.upgrade && self.named.upgrade
+    }
+
+    /// Whether the body is only sent when that is asked for.
+    pub(super) fn expects_continue(&self) -> bool {
+        self.expects
     }
 
     /// Whether another message may follow on the connection.
