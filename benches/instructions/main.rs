@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails where it stands")]
 
 mod codec;
-mod exchanges;
+mod exchange;
 mod filter;
 mod hundred;
 mod keys;
@@ -14,7 +14,7 @@ mod whole;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 
 use codec::record_bytes;
-use exchanges::exchanges;
+use exchange::exchanges;
 use filter::bloom_filter;
 use hundred::whole_requests;
 use keys::{fingerprints, naming_requests};
