@@ -31,6 +31,8 @@ const PIPE: usize = 4;
 pub(super) struct Attempt {
     pub permit: Permit,
     pub request: Request<Outgoing>,
+    /// Which page asks, if one does.
+    pub origin: Option<HeaderValue>,
     pub upstream: Arc<Upstream>,
     /// The upstream's counters.
     pub upstream_metrics: Arc<UpstreamMetrics>,
@@ -82,7 +84,6 @@ impl Attempt {
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
-        let origin = headers::origin(self.request.headers()).cloned();
         let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
         let mut pipe = Some(self.client);
@@ -104,6 +105,7 @@ impl Attempt {
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let ended = if !self.marked || self.permit.may_begin() {
             tokio::select! {
+                biased;
                 ended = wire.run(self.request, &mut pipe) => ended,
                 () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
@@ -116,7 +118,7 @@ impl Attempt {
         drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
-        let ending = ending(&ended, &self.guard, origin.as_ref());
+        let ending = ending(&ended, &self.guard, self.origin.as_ref());
         let ending = if reads { reads::without_doubt(ending) } else { ending };
         let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
         conclude(self.permit, ended, ending, pipe, again).await;
@@ -320,7 +322,8 @@ fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> E
             let status = head.status.as_u16();
             let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
             // An answer to HEAD says the length of a body that it does not have, and so does its replay.
-            if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
+            let length = if body.is_empty() { head.headers.get(CONTENT_LENGTH) } else { None };
+            if let Some(length) = length {
                 headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
             }
             let answer = Answer::Recorded(Recorded { status, headers, body: body.clone() });

@@ -37,7 +37,7 @@ impl<'a> Preimage<'a> {
                 ("method", request.method.as_str().as_bytes().into()),
                 ("path", request.path.as_bytes().into()),
                 ("query", pairs(request.query.as_deref().unwrap_or_default().as_bytes()).into()),
-                ("type", media.into()),
+                ("type", media),
                 ("coding", coding.into()),
                 ("form", form.as_bytes().into()),
                 ("body", canonical),
