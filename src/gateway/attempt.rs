@@ -107,9 +107,8 @@ impl Attempt {
             tokio::select! {
                 biased;
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
-                never = keep_alive(&mut self.permit) => match never {},
+                () = keep_alive(&mut self.permit, started + attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
             }
         } else {
             Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
@@ -190,13 +189,18 @@ async fn conclude(
     }
 }
 
-/// Renews the lease for as long as it is polled.
-async fn keep_alive(permit: &mut Permit) -> std::convert::Infallible {
+/// Renews the lease until then.
+async fn keep_alive(permit: &mut Permit, end: Instant) {
     loop {
-        permit.beat().await;
-        if permit.renew().await == Renewal::Lost {
+        // One timer for both: nearly every attempt ends before either.
+        permit.beat(end.saturating_duration_since(Clock::instant())).await;
+        let left = end.saturating_duration_since(Clock::instant());
+        if left.is_zero() {
+            return;
+        }
+        if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
-            std::future::pending::<()>().await;
+            return tokio::time::sleep(end.saturating_duration_since(Clock::instant())).await;
         }
     }
 }
