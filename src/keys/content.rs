@@ -81,8 +81,8 @@ pub(super) fn content(headers: &HeaderMap) -> Content {
 }
 
 /// Each line of `Content-Type` without its parameters, in lower case.
-pub(super) fn essences(headers: &HeaderMap) -> Vec<Cow<'_, [u8]>> {
-    headers.get_all(CONTENT_TYPE).iter().map(|line| essence(line.as_bytes())).collect()
+pub(super) fn essences(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    headers.get_all(CONTENT_TYPE).iter().map(|line| essence(line.as_bytes()))
 }
 
 /// Each line of `Content-Encoding` in lower case, but for those that say there is none.
@@ -93,9 +93,17 @@ pub(super) fn encodings(headers: &HeaderMap) -> Vec<Vec<u8>> {
 
 fn essence(value: &[u8]) -> Cow<'_, [u8]> {
     let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
-    let essence = value[..end].trim_ascii();
-    let mixed = essence.iter().any(u8::is_ascii_uppercase);
-    if mixed { essence.to_ascii_lowercase().into() } else { essence.into() }
+    lower_case(value[..end].trim_ascii())
+}
+
+/// A text in lower case, which most are.
+pub(super) fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
+    // All of it is looked at, many bytes at once, rather than stop at the first.
+    if text.iter().fold(false, |any, byte| any | byte.is_ascii_uppercase()) {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
+    }
 }
 
 #[cfg(test)]
