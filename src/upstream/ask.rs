@@ -141,7 +141,7 @@ impl Exchange {
             self.end(upload, home, keep_alive);
             Received::whole(came, answers)
         } else {
-            self.expect(answers.left());
+            self.awaits(answers.left());
             Received::begun(came, answers, Rest { exchange: self, upload, home: home.cloned(), keep_alive })
         };
         heard.response(Incoming::http1(body), home.is_some_and(|pool| pool.preserve_header_case))

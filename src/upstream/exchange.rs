@@ -42,7 +42,7 @@ impl Exchange {
     }
 
     /// So much is known to come: it is read in pieces that fit.
-    pub(super) fn expect(&mut self, left: Option<u64>) {
+    pub(super) fn awaits(&mut self, left: Option<u64>) {
         let left = left.and_then(|left| usize::try_from(left).ok());
         self.appetite = left.unwrap_or(READ).clamp(READ, READ_MOST);
     }
