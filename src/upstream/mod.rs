@@ -1,6 +1,7 @@
 //! The way to the API behind: sends requests on, and knows whether anything was sent. HTTP/1.1 or HTTP/2, plain
 //! or over TLS.
 
+mod ask;
 mod balance;
 mod body;
 mod check;

@@ -5,9 +5,9 @@ use std::fmt;
 
 use rustls::AlertDescription;
 
-use super::exchange::Broken;
 use super::sending::Stopped;
 use crate::wire::Lapse;
+use crate::wire::framing::Fault;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +91,19 @@ impl From<Lapse> for BodyError {
             Lapse::Total => Self::Overtime,
         }
     }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error(transparent)]
+    Sending(#[from] Stopped),
+    #[error(transparent)]
+    Answer(#[from] Fault),
+    #[error("a field of the answer is none")]
+    Field,
+    #[error("the upstream switched protocols unasked")]
+    Switched,
 }
 
 /// What came of trying one connection.

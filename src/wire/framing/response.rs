@@ -20,7 +20,8 @@ pub struct Answers {
 enum Place {
     /// Nothing was asked: nothing may come.
     Idle,
-    Head(Begun),
+    /// In a box, as this is kept for as long as the answer's body lasts.
+    Head(Box<Begun>),
     Body(Body),
     /// No longer HTTP.
     Raw,
@@ -87,7 +88,7 @@ impl Answers {
 
     /// A request was sent; `head` says that it was HEAD.
     pub fn asked(&mut self, head: bool) {
-        self.place = Place::Head(Begun::new(head));
+        self.place = Place::Head(Box::new(Begun::new(head)));
     }
 
     /// Reads a head, which is shown from its first byte each time: none while it is not whole, or where none is awaited.
@@ -98,7 +99,7 @@ impl Answers {
         let Place::Head(begun) = &mut self.place else { return Ok(None) };
         let Some((line, after)) = begun.read(bytes, &self.limits)? else { return Ok(None) };
         let next = match after {
-            After::Head => Place::Head(Begun::new(begun.bodiless)),
+            After::Head => Place::Head(Box::new(Begun::new(begun.bodiless))),
             After::Body(Body::None | Body::Length(0)) => Place::Idle,
             After::Body(body) => Place::Body(body),
             After::Raw => Place::Raw,
