@@ -1,11 +1,14 @@
 //! A whole gateway on one thread, from a client's socket to an upstream's and back, over loopback and with its records in
 //! memory. It measures nothing itself; `tests/allocations` uses it too.
 
+use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use oncegate::arbiter::{self, Arbiter};
 use oncegate::clock::Clock;
 use oncegate::config::{self, Settings};
@@ -15,6 +18,7 @@ use oncegate::store::filter::Filter;
 use oncegate::store::memory::MemoryStore;
 use oncegate::telemetry::Metrics;
 use oncegate::upstream::{Fleet, SystemResolver};
+use oncegate::wire::{Client, Inbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -46,6 +50,17 @@ impl Whole {
     pub(crate) fn straight() -> Self {
         let runtime = runtime();
         let client = runtime.block_on(async { connect(&upstream().await).await });
+        Self { runtime, client }
+    }
+
+    /// To a server whose answer is the request's body: what serving a connection costs, without what is served.
+    pub(crate) fn echo() -> Self {
+        let runtime = runtime();
+        let client = runtime.block_on(async {
+            let settings = config::parse("bench", &orders::config("0").replace("UPSTREAM", "127.0.0.1:9"), &|_| None);
+            connect(&listen(&settings.unwrap().settings, Arc::new(Metrics::new().unwrap()), |request, _| echo(request)))
+                .await
+        });
         Self { runtime, client }
     }
 
@@ -115,6 +130,25 @@ fn serve(settings: &Settings) -> String {
     let fleets = settings.upstreams.iter().map(fleet).collect();
     let gateway = Shared::new(settings.gateway.clone(), fleets, Arc::clone(&metrics));
     let gateway = Arc::new(Gateway::new(Arc::new(gateway), arbiter, 0));
+    listen(settings, metrics, move |request, client| {
+        let gateway = Arc::clone(&gateway);
+        async move { gateway.handle(request, &client).await }
+    })
+}
+
+async fn echo(request: Request<Inbound>) -> Response<Full<Bytes>> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    Response::builder().header("content-type", "application/json").body(Full::new(body)).unwrap()
+}
+
+/// A listener that is served with this.
+fn listen<H, F, B>(settings: &Settings, metrics: Arc<Metrics>, handle: H) -> String
+where
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let doorway = Arc::new(Doorway {
         front: Arc::new(Front::default()),
         connections: Connections::default(),
@@ -128,13 +162,6 @@ fn serve(settings: &Settings) -> String {
     });
     let listener = server::bind((Ipv4Addr::LOCALHOST, 0).into(), 1, false).unwrap().pop().unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(server::serve(
-        listener,
-        move || Arc::clone(&doorway),
-        move |request, client| {
-            let gateway = Arc::clone(&gateway);
-            async move { gateway.handle(request, &client).await }
-        },
-    ));
+    tokio::spawn(server::serve(listener, move || Arc::clone(&doorway), handle));
     address
 }
