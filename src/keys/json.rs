@@ -65,7 +65,7 @@ pub(super) fn scan<'a>(
         at: 0,
         out,
         // Room for what most documents have, so that it need not grow bit by bit.
-        members: Vec::with_capacity(20),
+        members: Vec::with_capacity(12),
         typed,
         watches,
         wanted: vec![None; slots],
