@@ -50,6 +50,11 @@ impl OperationId {
         Short(self)
     }
 
+    /// The bytes of which [`short`](Self::short) is the digits.
+    pub fn beginning(&self) -> [u8; 6] {
+        std::array::from_fn(|at| self.0[at])
+    }
+
     /// Reads the 64 hex digits that [`Display`](fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];

@@ -13,8 +13,9 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 pub use fields::{is_reserved, is_spelling_of, nominated};
-pub use forwarded::is_forwarding;
+pub use forwarded::{believed, is_forwarding};
 pub use replay::{replayable, replayed, vary_by_origin};
+pub use trace::{ids, trace_id};
 pub use via::Via;
 
 use crate::machine::{AttemptId, OperationId};

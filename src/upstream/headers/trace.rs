@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
 use super::set as set_line;
@@ -38,6 +38,19 @@ pub(super) fn set(headers: &mut HeaderMap) {
         let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &rand::random()).into_uuid();
         set_line(headers, &REQUEST_ID, id.to_string().as_bytes());
     }
+}
+
+/// The request's id and its `traceparent`, each if it is what it should be.
+pub fn ids(headers: &HeaderMap) -> (Option<&HeaderValue>, Option<&HeaderValue>) {
+    let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
+    let trace = headers.get(&TRACEPARENT).filter(|trace| trace_id(trace).is_some());
+    (id, trace)
+}
+
+/// The trace's own id in a `traceparent`.
+pub fn trace_id(traceparent: &HeaderValue) -> Option<&[u8]> {
+    let trace = Trace::parse(traceparent.to_str().ok()?)?;
+    Some(trace.id.as_bytes())
 }
 
 impl<'a> Trace<'a> {
