@@ -5,10 +5,12 @@ mod certificate;
 mod exchange;
 pub mod fields;
 pub mod framing;
+pub mod heads;
 mod inbound;
 mod network;
 mod patience;
 mod sieve;
+mod upgrade;
 mod upload;
 mod watch;
 
@@ -20,6 +22,7 @@ pub use inbound::{Inbound, InboundError};
 pub use network::Network;
 pub use patience::{Alarm, Lapse, Patience};
 pub use sieve::{Sieve, Sifted};
+pub use upgrade::{Handover, OnUpgrade, Upgraded, upgrade};
 pub use upload::{Unfinished, Upload};
 pub use watch::{Phase, Turn, Watch};
 

@@ -1,7 +1,7 @@
 //! A chunked body, from its first size to the end of its trailers (RFC 9112, section 7.1).
 
 use super::lines::{Cursor, Found, field, is_token};
-use super::{Fault, Limits};
+use super::{Fault, Limits, Part};
 
 /// How many bytes of chunk extensions a body may have: less than hyper takes.
 const EXTENSIONS: usize = 8 << 10;
@@ -47,34 +47,35 @@ impl Chunks {
         Self { place: Place::Size { size: 0, digits: 0 }, extensions: 0 }
     }
 
-    /// Reads on: how many bytes were good, and whether they are the body's last. Trailers count as good when they are
-    /// whole.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> (usize, Result<bool, Fault>) {
+    /// Reads on, up to where a run of data ends: what was good. Trailers count as good when they are whole.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> (Part, Result<(), Fault>) {
         let mut good = 0;
+        let framing = |read| Part { read, data: 0, last: false };
         while let Some(byte) = bytes.get(good) {
             match &mut self.place {
                 Place::Data { left } => {
                     let there = u64::try_from(bytes.len() - good).unwrap_or(u64::MAX);
                     let some = there.min(*left);
-                    // Both fit: `some` is at most the length of a slice.
-                    good += usize::try_from(some).unwrap_or(usize::MAX);
                     *left -= some;
                     if *left == 0 {
                         self.place = Place::DataCr;
                     }
+                    // It fits: `some` is at most the length of a slice.
+                    let data = usize::try_from(some).unwrap_or(usize::MAX);
+                    return (Part { read: good + data, data, last: false }, Ok(()));
                 }
                 Place::Trailers { cursor, count } => match trailers(cursor, count, &bytes[good..], limits) {
-                    Ok(true) => return (good + cursor.read(), Ok(true)),
-                    Ok(false) => return (good, Ok(false)),
-                    Err(fault) => return (good, Err(fault)),
+                    Ok(true) => return (Part { read: good + cursor.read(), data: 0, last: true }, Ok(())),
+                    Ok(false) => break,
+                    Err(fault) => return (framing(good), Err(fault)),
                 },
                 _ => match self.step(*byte) {
                     Ok(()) => good += 1,
-                    Err(fault) => return (good, Err(fault)),
+                    Err(fault) => return (framing(good), Err(fault)),
                 },
             }
         }
-        (good, Ok(false))
+        (framing(good), Ok(()))
     }
 
     /// One byte of the lines between the data.

@@ -1,14 +1,25 @@
-//! The fields that frame a message, gathered line by line, and what they say together. All others only count.
+//! A message's fields, gathered line by line: where each stands, and what those that frame the message say together.
+
+use std::ops::Range;
 
 use super::body::Body;
 use super::chunks::Chunks;
 use super::lines::{field, is_token};
 use super::{Fault, Kind, TOO_MANY_FIELDS};
 
+/// Where a field stands in its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Its name.
+    pub name: Range<usize>,
+    /// Its value, without the white space round it.
+    pub value: Range<usize>,
+}
+
 /// What the fields read so far say.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields {
-    count: usize,
+    spans: Vec<Span>,
     length: Option<u64>,
     codings: Codings,
     hosts: usize,
@@ -26,13 +37,14 @@ struct Codings {
 }
 
 impl Fields {
-    /// Takes a line.
-    pub(super) fn take(&mut self, line: &[u8], most: usize) -> Result<(), Fault> {
+    /// Takes a line, which begins there in its head.
+    pub(super) fn take(&mut self, line: &[u8], at: usize, most: usize) -> Result<(), Fault> {
         let (name, value) = field(line)?;
-        self.count += 1;
-        if self.count > most {
+        if self.spans.len() == most {
             return Err(Fault::too_large(TOO_MANY_FIELDS));
         }
+        self.spans.push(Span { name: at..at + name.len(), value: at + value.start..at + value.end });
+        let value = &line[value];
         // Most names have another length than these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,

@@ -1,5 +1,7 @@
 //! Lines: where they end, and which bytes may stand in them. What they say is not read here.
 
+use std::ops::Range;
+
 use super::Fault;
 
 /// Where the reading of a run of lines stands. The lines are shown from the first one's start each time; none of their
@@ -68,12 +70,16 @@ fn may_hold_control(eight: u64) -> bool {
     (below(eight, 32) | below(eight ^ (EACH * 127), 1)) & (EACH * 128) != 0
 }
 
-/// A field's name and value.
-pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+/// A field's name, and where in the line its value stands.
+pub(super) fn field(line: &[u8]) -> Result<(&[u8], Range<usize>), Fault> {
     let end = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
     let (name, rest) = line.split_at(end);
     match rest.first() {
-        Some(b':') if !name.is_empty() => Ok((name, rest[1..].trim_ascii())),
+        Some(b':') if !name.is_empty() => {
+            let value = rest[1..].trim_ascii_start();
+            let start = line.len() - value.len();
+            Ok((name, start..start + value.trim_ascii_end().len()))
+        }
         Some(b' ' | b'\t') if name.is_empty() => Err(Fault::malformed("A line is folded, or begins with white space.")),
         Some(b' ' | b'\t') => Err(Fault::malformed("White space in a field's name, or before its colon.")),
         Some(_) => Err(Fault::malformed("A field's name is no token.")),

@@ -13,6 +13,7 @@ mod tests;
 
 use http::StatusCode;
 
+pub use fields::Span;
 pub use request::Requests;
 pub use response::Answers;
 
@@ -102,6 +103,17 @@ impl Fault {
     const fn target_too_long() -> Self {
         Self { kind: Kind::TargetTooLong, detail: "The request's target is too long." }
     }
+}
+
+/// A part of a body: bytes that frame it, and behind them a run of its data, if one has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// How many bytes were read.
+    pub read: usize,
+    /// How many of these are data: the last ones.
+    pub data: usize,
+    /// Whether the body ends with them.
+    pub last: bool,
 }
 
 /// Follows the bytes of a connection in one direction.

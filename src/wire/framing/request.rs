@@ -115,11 +115,11 @@ impl Requests {
                 Err(fault) => (0, Err(fault)),
             },
             Place::Body(body) => {
-                let (good, ended) = body.read(bytes, &self.limits);
-                if ended == Ok(true) {
+                let (part, done) = body.read(bytes, &self.limits);
+                if part.last {
                     self.end();
                 }
-                (good, ended.map(drop))
+                (part.read, done)
             }
             Place::Fork => (0, Ok(())),
             Place::Raw => (bytes.len(), Ok(())),
@@ -150,7 +150,7 @@ impl Head {
             };
             match found {
                 Found::Line([]) => return self.fields.of_request(line.http_10).map(Some),
-                Found::Line(line) => self.fields.take(line, limits.fields)?,
+                Found::Line(line) => self.fields.take(line, self.cursor.read() - line.len() - 2, limits.fields)?,
                 Found::Part(_) => return Ok(None),
                 Found::TooLong(_) => return Err(Fault::too_large("The head is too long.")),
                 Found::Broken(_, fault) => return Err(fault),

@@ -87,11 +87,11 @@ impl Answers {
                 Err(fault) => (0, Err(fault)),
             },
             Place::Body(body) => {
-                let (good, ended) = body.read(bytes, &self.limits);
-                if ended == Ok(true) {
+                let (part, done) = body.read(bytes, &self.limits);
+                if part.last {
                     self.place = Place::Idle;
                 }
-                (good, ended.map(drop))
+                (part.read, done)
             }
             Place::Raw => (bytes.len(), Ok(())),
         }
@@ -115,7 +115,9 @@ impl Head {
             match (self.cursor.next(bytes, limits.head), self.line) {
                 (Found::Line(line), None) => self.line = Some(Line::read(line)?),
                 (Found::Line([]), Some(line)) => return self.after(line).map(Some),
-                (Found::Line(line), Some(_)) => self.fields.take(line, limits.fields)?,
+                (Found::Line(line), Some(_)) => {
+                    self.fields.take(line, self.cursor.read() - line.len() - 2, limits.fields)?;
+                }
                 (Found::Part(_), _) => return Ok(None),
                 (Found::TooLong(_), _) => return Err(Fault::too_large("The answer's head is too long.")),
                 (Found::Broken(_, fault), _) => return Err(fault),
