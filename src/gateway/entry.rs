@@ -40,8 +40,24 @@ pub(super) struct Entry {
 #[derive(Default)]
 struct Way {
     server: Option<SocketAddr>,
-    request_id: Option<HeaderValue>,
-    trace: Option<HeaderValue>,
+    /// Copied: the first clone of a field that was made here would take memory of its own.
+    request_id: Option<Id>,
+    trace_id: Option<[u8; 32]>,
+}
+
+/// A request's id, of which there are so many bytes.
+struct Id([u8; headers::LONGEST_ID], usize);
+
+impl Id {
+    fn of(id: &HeaderValue) -> Option<Self> {
+        let mut bytes = [0; headers::LONGEST_ID];
+        bytes.get_mut(..id.len())?.copy_from_slice(id.as_bytes());
+        Some(Self(bytes, id.len()))
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
 }
 
 impl Entry {
@@ -67,10 +83,10 @@ impl Entry {
 
     /// It goes by these ids: as they came, or as they go to the upstream.
     pub(super) fn named(&self, fields: &HeaderMap) {
-        let (request_id, trace) = headers::ids(fields);
+        let (request_id, trace_id) = headers::ids(fields);
         let mut way = self.way();
-        way.request_id = request_id.cloned();
-        way.trace = trace.cloned();
+        way.request_id = request_id.and_then(Id::of);
+        way.trace_id = trace_id;
     }
 
     /// It is to go to this server.
@@ -141,8 +157,8 @@ impl Drop for Closing {
             upstream: way.server,
             verdict: self.verdict,
             operation: self.operation.as_ref().map(OperationId::beginning),
-            request_id: way.request_id.as_ref().map(HeaderValue::as_bytes),
-            trace_id: way.trace.as_ref().and_then(headers::trace_id),
+            request_id: way.request_id.as_ref().map(Id::as_bytes),
+            trace_id: way.trace_id.as_ref().map(<[u8; 32]>::as_slice),
             user_agent: entry.agent.as_ref().map(HeaderValue::as_bytes),
         });
     }

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 pub use fields::{is_reserved, is_spelling_of, nominated};
 pub use forwarded::{believed, is_forwarding};
 pub use replay::{replayable, replayed, vary_by_origin};
-pub use trace::{ids, trace_id};
+pub use trace::{LONGEST_ID, ids};
 pub use via::Via;
 
 use crate::machine::{AttemptId, OperationId};

@@ -13,7 +13,7 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest `X-Request-Id` that is passed on, in bytes.
-const LONGEST_ID: usize = 128;
+pub const LONGEST_ID: usize = 128;
 
 /// What a step of a trace takes over from the one before.
 struct Trace<'a> {
@@ -40,17 +40,11 @@ pub(super) fn set(headers: &mut HeaderMap) {
     }
 }
 
-/// The request's id and its `traceparent`, each if it is what it should be.
-pub fn ids(headers: &HeaderMap) -> (Option<&HeaderValue>, Option<&HeaderValue>) {
+/// The ids that a request goes by: its own, and its trace's, each if it is what it should be.
+pub fn ids(headers: &HeaderMap) -> (Option<&HeaderValue>, Option<[u8; 32]>) {
     let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
-    let trace = headers.get(&TRACEPARENT).filter(|trace| trace_id(trace).is_some());
-    (id, trace)
-}
-
-/// The trace's own id in a `traceparent`.
-pub fn trace_id(traceparent: &HeaderValue) -> Option<&[u8]> {
-    let trace = Trace::parse(traceparent.to_str().ok()?)?;
-    Some(trace.id.as_bytes())
+    let trace = headers.get(&TRACEPARENT).and_then(|trace| Trace::parse(trace.to_str().ok()?));
+    (id, trace.and_then(|trace| trace.id.as_bytes().try_into().ok()))
 }
 
 impl<'a> Trace<'a> {
