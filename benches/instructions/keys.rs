@@ -9,12 +9,15 @@ use http::{HeaderMap, Method};
 use oncegate::config;
 use oncegate::keys::{Caller, Named, Naming, Request};
 use oncegate::machine::{Arrival, Print, Prints};
+use oncegate::upstream::headers::Kinds;
 
 use super::{at_most, orders};
 
 /// A request, and how its route names operations.
 pub(crate) struct Case {
     naming: Naming,
+    /// Of the request's fields.
+    kinds: Kinds,
     request: Arc<Request>,
 }
 
@@ -40,7 +43,7 @@ pub(crate) fn case(route: &str) -> Case {
         caller: Caller::default(),
         body: orders::order(7).into(),
     });
-    let case = Case { naming: Naming::new(guard.keys), request };
+    let case = Case { naming: Naming::new(guard.keys), kinds: Kinds::of(&request.headers), request };
     case.arrival().prints();
     case
 }
@@ -61,7 +64,7 @@ impl Case {
 #[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_420))]
 fn head(case: Case) -> Case {
     let Request { headers, query, caller, .. } = &*case.request;
-    black_box(&case.naming).check_head(black_box(headers), query.as_deref(), caller).unwrap();
+    black_box(black_box(&case.naming).check_head(black_box(headers), case.kinds, query.as_deref(), caller).unwrap());
     case
 }
 

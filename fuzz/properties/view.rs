@@ -6,6 +6,7 @@ use http::{HeaderMap, Method};
 use oncegate::keys::{
     Caller, Explanation, FingerprintSettings, Missing, Naming, Refusal, Request, Scope, Settings, Source, explain,
 };
+use oncegate::upstream::headers::Kinds;
 
 /// A POST with nothing but a body of this type.
 pub(super) fn post(content_type: &str, body: &[u8]) -> Request {
@@ -66,7 +67,8 @@ pub(super) fn seen_without(request: &Request, ignored: FingerprintSettings) -> E
 pub(super) fn key(source: &Source, request: &Request) -> Result<String, Refusal> {
     let settings = settings(Some(source.clone()), FingerprintSettings::default());
     let naming = Naming::new(settings.clone());
-    let head = naming.check_head(&request.headers, request.query.as_deref(), &request.caller);
+    let kinds = Kinds::of(&request.headers);
+    let head = naming.check_head(&request.headers, kinds, request.query.as_deref(), &request.caller);
     let whole = explain(&settings, request);
     if let Err(refusal) = &head {
         assert_eq!(Some(refusal), whole.as_ref().err());

@@ -107,7 +107,7 @@ impl Arbiter {
     /// # Errors
     /// When the store gave no answer: then nobody may act.
     pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
-        let attempt = AttemptId(rand::random());
+        let attempt = AttemptId(rand::random::<u128>().to_be_bytes());
         let admitted = if arrival.also.is_none() {
             self.admit_one(arrival, terms, attempt).await?
         } else {

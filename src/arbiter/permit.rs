@@ -89,8 +89,9 @@ impl Permit {
         (self.terms.policy.lease / 3).max(Duration::from_millis(10))
     }
 
-    /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record.
-    pub async fn beat(&self) {
+    /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record. Longer than
+    /// `most` it does not wait.
+    pub async fn beat(&self, most: Duration) {
         let missed_beside = async {
             match &self.beside {
                 Some(beside) => beside.missed().await,
@@ -98,7 +99,8 @@ impl Permit {
             }
         };
         tokio::select! {
-            () = tokio::time::sleep(self.heartbeat()) => {}
+            biased;
+            () = tokio::time::sleep(self.heartbeat().min(most)) => {}
             () = self.own.missed() => {}
             () = missed_beside => {}
         }

@@ -20,7 +20,12 @@ pub(super) struct Outlook<'a> {
 impl Outlook<'_> {
     /// When an attempt that began then has probably ended.
     pub(super) fn running(&self, since: Time) -> Duration {
-        while_running(self.usual, self.now.since(since), self.policy.attempt_timeout)
+        self.running_for(self.now.since(since))
+    }
+
+    /// The same of one that has run so long.
+    pub(super) fn running_for(&self, running: Duration) -> Duration {
+        while_running(self.usual, running, self.policy.attempt_timeout)
     }
 
     /// When a doubt that began then may have ended.

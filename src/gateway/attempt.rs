@@ -32,6 +32,8 @@ const PIPE: usize = 4;
 pub(super) struct Attempt {
     pub permit: Permit,
     pub request: Request<Outgoing>,
+    /// Which page asks, if one does.
+    pub origin: Option<HeaderValue>,
     pub upstream: Arc<Upstream>,
     /// The upstream's counters.
     pub upstream_metrics: Arc<UpstreamMetrics>,
@@ -85,7 +87,6 @@ impl Attempt {
     pub(super) async fn run(mut self) {
         let started = Clock::instant();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
-        let origin = headers::origin(self.request.headers()).cloned();
         let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
         let mut pipe = Some(self.client);
@@ -108,10 +109,10 @@ impl Attempt {
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let ended = if !self.marked || self.permit.may_begin() {
             tokio::select! {
+                biased;
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = tokio::time::sleep(attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
                 () = self.give_up.cancelled() => Exchange::Abandoned,
-                never = keep_alive(&mut self.permit) => match never {},
+                () = keep_alive(&mut self.permit, started + attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
             }
         } else {
             Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
@@ -120,7 +121,7 @@ impl Attempt {
         drop((self.slot, self.body));
         let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
         ended.count(&self.metrics, &self.route, late);
-        let ending = ending(&ended, &self.guard, origin.as_ref());
+        let ending = ending(&ended, &self.guard, self.origin.as_ref());
         let ending = if reads { reads::without_doubt(ending) } else { ending };
         let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
         conclude(self.permit, ended, ending, pipe, again).await;
@@ -192,13 +193,18 @@ async fn conclude(
     }
 }
 
-/// Renews the lease for as long as it is polled.
-async fn keep_alive(permit: &mut Permit) -> std::convert::Infallible {
+/// Renews the lease until then.
+async fn keep_alive(permit: &mut Permit, end: Instant) {
     loop {
-        permit.beat().await;
-        if permit.renew().await == Renewal::Lost {
+        // One timer for both: nearly every attempt ends before either.
+        permit.beat(end.saturating_duration_since(Clock::instant())).await;
+        let left = end.saturating_duration_since(Clock::instant());
+        if left.is_zero() {
+            return;
+        }
+        if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
-            std::future::pending::<()>().await;
+            return tokio::time::sleep(end.saturating_duration_since(Clock::instant())).await;
         }
     }
 }
@@ -326,7 +332,8 @@ fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> E
             let status = head.status.as_u16();
             let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
             // An answer to HEAD says the length of a body that it does not have, and so does its replay.
-            if let Some(length) = head.headers.get(CONTENT_LENGTH).filter(|_| body.is_empty()) {
+            let length = if body.is_empty() { head.headers.get(CONTENT_LENGTH) } else { None };
+            if let Some(length) = length {
                 headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
             }
             let answer = Answer::Recorded(Recorded { status, headers, body: body.clone() });

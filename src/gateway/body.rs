@@ -140,13 +140,22 @@ pub(super) fn frame(response: &mut Response<Body>, method: &Method, version: Ver
     let length = response.body().size_hint().exact();
     let bodiless = *method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED;
     let stated = response.headers().get(CONTENT_LENGTH);
-    let is_true = |stated: &HeaderValue| length.is_some_and(|length| *stated == HeaderValue::from(length));
+    let is_true = |stated: &HeaderValue| length.is_some_and(|length| says(stated.as_bytes(), length));
     if !bodiless && stated.is_some_and(|stated| !is_true(stated)) {
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     // HTTP/1.0 knows no chunks: there a body of unknown length ends with its connection, which then is not kept alive.
     let until_close = version == Version::HTTP_10 && length.is_none();
     *response.version_mut() = if until_close { Version::HTTP_10 } else { Version::HTTP_11 };
+}
+
+/// Whether a text is this number in its one spelling.
+fn says(text: &[u8], number: u64) -> bool {
+    let value = |sum: u64, digit: &u8| {
+        sum.checked_mul(10)?.checked_add(u64::from(digit.checked_sub(b'0').filter(|value| *value < 10)?))
+    };
+    let one_spelling = matches!(text, [b'0'] | [b'1'..=b'9', ..]);
+    one_spelling && text.iter().try_fold(0, value) == Some(number)
 }
 
 /// Bytes of a body as they come. The usual body comes in one frame and is not copied.
@@ -232,7 +241,12 @@ mod tests {
         };
         assert_eq!(of(&Method::GET, 200, "3", "abc").as_deref(), Some("3"));
         assert_eq!(of(&Method::GET, 200, "5", "abc"), None);
-        assert_eq!(of(&Method::GET, 200, "+3", "abc"), None);
+        for other in ["+3", "03", "3 ", "", "-", "18446744073709551619"] {
+            assert_eq!(of(&Method::GET, 200, other, "abc"), None, "{other}");
+        }
+        assert_eq!(of(&Method::GET, 200, "0", "").as_deref(), Some("0"));
+        assert_eq!(of(&Method::GET, 200, "00", ""), None);
+        assert_eq!(of(&Method::GET, 200, "12", "abcdefghijkl").as_deref(), Some("12"));
         assert_eq!(of(&Method::HEAD, 200, "5", "").as_deref(), Some("5"));
         assert_eq!(of(&Method::GET, 304, "5", "").as_deref(), Some("5"));
         assert_eq!(of(&Method::GET, 204, "5", ""), None);

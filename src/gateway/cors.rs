@@ -13,12 +13,16 @@ use super::tally::Tally;
 use super::target::is_forwarded;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::telemetry::Verdict;
-use crate::upstream::{Outgoing, headers};
+use crate::upstream::Outgoing;
+use crate::upstream::headers::{self, Kinds};
 use crate::wire::Inbound;
 
 /// The method that a preflight asks for; none when the request is no preflight.
 pub(super) fn preflight(head: &request::Parts) -> Option<Method> {
-    headers::origin(&head.headers).filter(|_| head.method == Method::OPTIONS)?;
+    if head.method != Method::OPTIONS {
+        return None;
+    }
+    headers::origin(&head.headers, Kinds::of(&head.headers))?;
     let asked = Method::from_bytes(head.headers.get(ACCESS_CONTROL_REQUEST_METHOD)?.as_bytes()).ok()?;
     is_forwarded(&asked).then_some(asked)
 }
@@ -34,7 +38,7 @@ impl Gateway {
         body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
-        let origin = headers::origin(&head.headers).cloned();
+        let origin = headers::origin(&head.headers, routed.kinds).cloned();
         let passed = self.pass(routed, head, Outgoing::Streaming(body), Verdict::Passed, tally).await;
         let (mut response, verdict) = passed?;
         if let Some(cors) = &routed.route.cors {

@@ -8,34 +8,38 @@ use super::problem::Problem;
 use super::routes::{Place, Routes};
 use super::settings::Underscores;
 use crate::keys::query;
-use crate::upstream::headers;
+use crate::upstream::headers::{self, Kinds};
 
-/// Fields by which servers let a client ask for another method than the request's own.
-const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
-/// The query parameter of the same meaning.
+/// The query parameter that asks servers for another method than the request's own, as some fields do.
 const OVERRIDE_PARAMETER: &str = "_method";
 
-/// Refuses what no route takes, and what would lead round a guard.
+/// Refuses what no route takes, and what would lead round a guard. The fields are of these kinds.
 ///
 /// # Errors
 /// Why the request cannot be taken.
 pub fn check_fields(
     head: &request::Parts,
+    kinds: Kinds,
     place: &Place<'_>,
     routes: &Routes,
     underscores: Underscores,
 ) -> Result<(), Problem> {
     let refused = |detail: String| Err(Problem::BadRequest(detail));
-    if let Some(name) = headers::nominated(&head.headers).find(is_relied_on) {
+    if kinds.any(Kinds::CONNECTION)
+        && let Some(name) = headers::nominated(&head.headers).find(is_relied_on)
+    {
         return refused(format!("`Connection` names {name}, which is not the connection's own."));
     }
-    let named = |name: &&HeaderName| name.as_str().contains('_');
+    let one_of = |kind: Kinds| {
+        let found = kinds.any(kind).then(|| head.headers.keys().find(|name| Kinds::one(name).any(kind)));
+        found.flatten().map(HeaderName::as_str)
+    };
     if underscores == Underscores::Refuse
-        && let Some(name) = head.headers.keys().find(named)
+        && let Some(name) = one_of(Kinds::UNDERSCORE)
     {
         return refused(format!("The name of the field {name} has an underscore."));
     }
-    match method_override(head) {
+    match one_of(Kinds::OVERRIDE).or_else(|| method_parameter(head)) {
         Some(what) if routes.refuses_overrides(place) => {
             refused(format!("`{what}` asks for another method, and this path is guarded."))
         }
@@ -48,11 +52,9 @@ fn is_relied_on(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, AUTHORIZATION, VIA].contains(name) || headers::is_forwarding(name)
 }
 
-/// What in a request asks for another method than its own, if anything does. Bodies are not looked at.
-fn method_override(head: &request::Parts) -> Option<&str> {
-    let is_one = |name: &&HeaderName| OVERRIDES.iter().any(|known| headers::is_spelling_of(name, known));
-    let parameter = || head.uri.query().filter(|query| query::has(query, OVERRIDE_PARAMETER));
-    head.headers.keys().find(is_one).map(HeaderName::as_str).or_else(|| parameter().map(|_| OVERRIDE_PARAMETER))
+/// What in a query asks for another method, if anything does. Bodies are not looked at.
+fn method_parameter(head: &request::Parts) -> Option<&'static str> {
+    head.uri.query().filter(|query| query::has(query, OVERRIDE_PARAMETER)).map(|_| OVERRIDE_PARAMETER)
 }
 
 #[cfg(test)]
@@ -69,7 +71,8 @@ mod tests {
 
     fn check(head: &request::Parts, underscores: Underscores) -> Result<(), Problem> {
         let target = Target { authority: "a".to_owned(), host: "a".to_owned(), path: "/".to_owned() };
-        check_fields(head, &Place::of(&target, "/").unwrap(), &Routes::new(&[]), underscores)
+        let kinds = Kinds::of(&head.headers);
+        check_fields(head, kinds, &Place::of(&target, "/").unwrap(), &Routes::new(&[]), underscores)
     }
 
     #[test]
@@ -103,12 +106,16 @@ mod tests {
 
     #[test]
     fn overrides_are_found_in_any_spelling() {
+        let asks = |target: &str, name: &str| {
+            let head = head(target, &[(name, "PUT")]);
+            Kinds::of(&head.headers).any(Kinds::OVERRIDE) || method_parameter(&head).is_some()
+        };
         for name in ["X-HTTP-Method-Override", "x_http_method", "X-Method_Override"] {
-            assert!(method_override(&head("/", &[(name, "PUT")])).is_some(), "{name}");
+            assert!(asks("/", name), "{name}");
         }
         for target in ["/?_method=PUT", "/?a=1&%5fmethod", "/?_method=1&_method=2", "/?_method=%zz"] {
-            assert_eq!(method_override(&head(target, &[])), Some("_method"), "{target}");
+            assert!(asks(target, "accept"), "{target}");
         }
-        assert_eq!(method_override(&head("/_method?method=_method&x_method=1", &[("x-method", "PUT")])), None);
+        assert!(!asks("/_method?method=_method&x_method=1", "x-method"));
     }
 }

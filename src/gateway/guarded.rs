@@ -17,7 +17,7 @@ use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreF
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
-use crate::keys::{Caller, Named, Refusal};
+use crate::keys::{Caller, Head, Named, Refusal};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -43,8 +43,8 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let instead = guard.instead();
-        let caller = match (self.check_head(guarded, routed, &head).await, instead) {
-            (Ok(caller), _) => caller,
+        let (caller, shown) = match (self.check_head(guarded, routed, &head).await, instead) {
+            (Ok(checked), _) => checked,
             (Err(_), Some(verdict)) => {
                 return Box::pin(self.pass(routed, head, Outgoing::Streaming(body), verdict, tally)).await;
             }
@@ -69,7 +69,7 @@ impl Gateway {
             (None, None) => return Err(Problem::Overloaded("buffered bodies")),
         };
         let request = Arc::new(routed.target.request(&mut head, read.bytes.clone(), caller));
-        let arrival = match arrival(guarded.naming.identify(Arc::clone(&request)), instead)? {
+        let arrival = match arrival(guarded.naming.identify_after(shown, Arc::clone(&request)), instead)? {
             Ok(arrival) => arrival,
             Err(verdict) => {
                 head.headers = Arc::unwrap_or_clone(request).headers;
@@ -116,21 +116,22 @@ impl Gateway {
         if taken.1 == Key::Second {
             routed.metrics.also_refused();
         }
-        let told = tell(guard, taken, headers::origin(&head.headers), &self.outlook(guard, routed.metrics));
+        let origin = headers::origin(&head.headers, routed.kinds);
+        let told = tell(guard, taken, origin, &self.outlook(guard, routed.metrics));
         told.map(|response| (response, Verdict::Replayed))
     }
 
-    /// Who sends it, unless the head alone shows that it is refused.
-    async fn check_head(
+    /// Who sends it, and what its head shows, unless that alone shows that it is refused.
+    async fn check_head<'a>(
         &self,
-        guarded: &Guarded,
+        guarded: &'a Guarded,
         routed: &Routed<'_>,
         head: &request::Parts,
-    ) -> Result<Caller, Problem> {
+    ) -> Result<(Caller, Head<'a>), Problem> {
         let parameters = routed.parameters.clone();
         let caller = self.caller(&guarded.guard, &head.headers, routed.client, routed.trusted, parameters).await?;
-        guarded.naming.check_head(&head.headers, head.uri.query(), &caller)?;
-        Ok(caller)
+        let shown = guarded.naming.check_head(&head.headers, routed.kinds, head.uri.query(), &caller)?;
+        Ok((caller, shown))
     }
 
     /// Asks the arbiter, and stands in line while the route says so. A doubt is asked about once, where the route does that.
@@ -222,11 +223,11 @@ impl Gateway {
             }
         };
         tally.if_left(Verdict::Executed);
-        let since = self.arbiter.shared().clock.now();
         let marked = guarded.guard.marks();
         let (client, delivery) = oneshot::channel();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
+            origin: headers::origin(&head.headers, routed.kinds).cloned(),
             request: self.guarded_request(guarded, routed, head, read.bytes, &permit),
             upstream: Arc::clone(upstream),
             upstream_metrics: Arc::clone(upstream_metrics),
@@ -254,7 +255,8 @@ impl Gateway {
             Err(_elapsed) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
-                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running(since)) })
+                let running = upstream.settings().response_timeout;
+                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running_for(running)) })
             }
         }
     }
@@ -270,7 +272,8 @@ impl Gateway {
         let mut request = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.marks() {
             let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
-            headers::mark_attempt(request.headers_mut(), permit.operation(), claim, permit.number());
+            let fields = request.headers_mut();
+            headers::mark_attempt(fields, routed.kinds, permit.operation(), claim, permit.number());
         }
         request
     }

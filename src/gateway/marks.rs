@@ -1,8 +1,11 @@
 //! The fields by which the gateway speaks to clients.
 
+use std::cell::RefCell;
+use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use httpdate::HttpDate;
 
 use crate::machine::{OperationId, Time};
 
@@ -41,19 +44,32 @@ pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 pub(super) const NOT_EXECUTED: HeaderValue = HeaderValue::from_static("not-executed");
 pub(super) const STORE_UNAVAILABLE: HeaderValue = HeaderValue::from_static("store-unavailable");
 
+thread_local! {
+    /// The last second that was written as a date: most outcomes of a second are remembered until the same one.
+    static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
+}
+
 /// Says until when the outcome is remembered, in whole seconds, rounded down: never later than the truth.
 pub(super) fn set_expires(headers: &mut HeaderMap, expires: Time) {
     // The format ends with the year 9999.
-    const LAST: u64 = 253_402_300_799;
-    let at = UNIX_EPOCH + Duration::from_secs((expires.0 / 1000).min(LAST));
-    if let Ok(value) = HeaderValue::try_from(httpdate::fmt_http_date(at)) {
-        headers.insert(IDEMPOTENCY_EXPIRES, value);
+    const END: u64 = 253_402_300_799;
+    let second = (expires.0 / 1000).min(END);
+    let date = LAST.with_borrow_mut(|(last, date)| {
+        if *last != second {
+            let mut text = [0; 29];
+            write!(&mut text[..], "{}", HttpDate::from(UNIX_EPOCH + Duration::from_secs(second))).ok()?;
+            (*last, *date) = (second, HeaderValue::from_bytes(&text).ok()?);
+        }
+        Some(date.clone())
+    });
+    if let Some(date) = date {
+        headers.insert(IDEMPOTENCY_EXPIRES, date);
     }
 }
 
 /// Names the operation.
 pub(super) fn set_operation(headers: &mut HeaderMap, operation: &OperationId) {
-    if let Ok(value) = HeaderValue::try_from(operation.to_string()) {
+    if let Ok(value) = HeaderValue::from_bytes(&operation.digits()) {
         headers.insert(OPERATION, value);
     }
 }

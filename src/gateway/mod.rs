@@ -52,7 +52,7 @@ use crate::jwt::{Ring, Verifier};
 use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::access::{AccessLog, Pen};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
-use crate::upstream::headers::{Hop, Manner, Via};
+use crate::upstream::headers::{Hop, Kinds, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound};
@@ -106,6 +106,8 @@ struct Routed<'a> {
     client: &'a Arc<Client>,
     /// Whether the peer's word counts: it is one of `trusted_proxies`.
     trusted: bool,
+    /// Of what kinds its fields are.
+    kinds: Kinds,
     /// For as long as the client waits for the answer's head.
     listening: Listening,
     /// The parameters of its path that the route's scope asks for.
@@ -242,8 +244,9 @@ impl Gateway {
         let trusted = &self.shared.settings.trusted_proxies;
         let entry = self.pen.as_ref().map(|pen| Entry::of(&request, client, trusted, pen));
         let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
-        let origin = headers::origin(request.headers()).cloned();
-        let answer = self.answer(request, client, &mut tally).await;
+        let kinds = Kinds::of(request.headers());
+        let origin = headers::origin(request.headers(), kinds).cloned();
+        let answer = self.answer(request, kinds, client, &mut tally).await;
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
         let page = cors.map(|cors| (cors, origin.as_ref()));
         let own = answer.as_ref().map_or(true, |(_, verdict)| is_own(*verdict));
@@ -269,6 +272,7 @@ impl Gateway {
     async fn answer(
         &self,
         request: Request<Inbound>,
+        kinds: Kinds,
         client: &Arc<Client>,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
@@ -276,8 +280,8 @@ impl Gateway {
         if let Some(fault) = head.extensions.remove::<Fault>() {
             return Err(fault.into());
         }
-        let target = Target::of(&head)?;
-        let wish = Wish::of(&head, &body)?;
+        let target = Target::of(&head, kinds)?;
+        let wish = Wish::of(&head, kinds, &body)?;
         if let Some(response) = options::answer(&mut head, &target)? {
             return Ok((response, Verdict::Answered));
         }
@@ -295,8 +299,8 @@ impl Gateway {
         let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
         tally.routed(index, metrics);
-        check_fields(&head, &place, &self.shared.routes, settings.underscore_headers)?;
-        if self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
+        check_fields(&head, kinds, &place, &self.shared.routes, settings.underscore_headers)?;
+        if kinds.any(Kinds::VIA) && self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
             return Err(Problem::LoopDetected);
         }
         let route = &settings.routes[index];
@@ -305,7 +309,7 @@ impl Gateway {
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
         let entry = tally.entry().cloned();
-        let routed = Routed { index, route, metrics, target, client, trusted, listening, parameters, entry };
+        let routed = Routed { index, route, metrics, target, client, trusted, kinds, listening, parameters, entry };
         match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
@@ -355,27 +359,28 @@ impl Gateway {
 
     /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
     fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> Request<Outgoing> {
+        let authority = routed.target.authority.as_str();
+        let told = head.headers.get(HOST).filter(|host| *host == authority).cloned();
+        let is_told = told.is_some();
+        let host = told.or_else(|| HeaderValue::from_str(authority).ok());
         let hop = Hop {
             peer: routed.client.peer,
+            named: routed.client.named(),
             trusted: routed.trusted,
             scheme: routed.client.scheme(),
-            host: Some(&routed.target.authority),
+            host: host.as_ref(),
             version: head.version,
         };
         let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
         let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        let mut fields = headers::outbound(std::mem::take(&mut head.headers), &hop, manner);
+        head.headers = headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
-        let authority = routed.target.authority.as_str();
-        if fields.get(HOST).is_none_or(|host| host != authority)
-            && let Ok(host) = HeaderValue::from_str(authority)
-        {
-            fields.insert(HOST, host);
+        if let Some(host) = host.filter(|_| !is_told) {
+            head.headers.insert(HOST, host);
         }
         if let Some(entry) = &routed.entry {
-            entry.named(&fields);
+            entry.named(&head.headers);
         }
-        head.headers = fields;
         let mut request = Request::from_parts(head, body);
         let client = Arc::clone(routed.client);
         on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));

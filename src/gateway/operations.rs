@@ -19,7 +19,7 @@ use super::{Answer, Gateway, Guarded, Place, check_fields, marks};
 use crate::keys::{self, query};
 use crate::machine::{self, Inquiry, Record, Sight, State};
 use crate::telemetry::{RouteMetrics, Verdict};
-use crate::upstream::headers;
+use crate::upstream::headers::{self, Kinds};
 use crate::wire::Client;
 
 impl Operations {
@@ -75,7 +75,8 @@ impl Gateway {
         tally.routed(index, metrics);
         tally.if_left(Verdict::LookedUp);
         let place = Place::of(asked.target, head.uri.path())?;
-        check_fields(head, &place, &self.shared.routes, self.shared.settings.underscore_headers)?;
+        let kinds = Kinds::of(&head.headers);
+        check_fields(head, kinds, &place, &self.shared.routes, self.shared.settings.underscore_headers)?;
         let mut response = match head.method {
             Method::GET | Method::HEAD => {
                 let inquiry = self.inquiry(&guarded.guard, &asked).await?;
@@ -87,7 +88,7 @@ impl Gateway {
             Method::OPTIONS => nothing(),
             _ => return Err(Problem::MethodNotAllowed { allow: marks::LOOKING }),
         };
-        let origin = headers::origin(&head.headers);
+        let origin = headers::origin(&head.headers, kinds);
         if let Some(cors) = &route.cors {
             cors.open(response.headers_mut(), origin);
             if head.method == Method::OPTIONS {

@@ -51,6 +51,7 @@ fn allowed() -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::headers::Kinds;
     use http::Request;
 
     /// What becomes of it: `answered`, or forwarded with this many hops left.
@@ -60,7 +61,7 @@ mod tests {
             request = request.header(MAX_FORWARDS, *hops);
         }
         let mut head = request.body(()).unwrap().into_parts().0;
-        let target = Target::of(&head)?;
+        let target = Target::of(&head, Kinds::default())?;
         if answer(&mut head, &target)?.is_some() {
             return Ok("answered".to_owned());
         }

@@ -10,6 +10,10 @@ pub struct Pattern {
     /// As written, without a slash at the end.
     text: String,
     segments: Vec<Segment>,
+    /// The literal segments before the first parameter, each with its slash.
+    beginning: String,
+    /// How many these are.
+    literal: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,18 +76,17 @@ impl Pattern {
             }
             segments.push(Segment::parse(part).map_err(wrong)?);
         }
-        Ok(Self { text: format!("/{relative}"), segments })
+        let literals = segments.iter().map_while(|segment| match segment {
+            Segment::Literal(text) => Some(format!("/{text}")),
+            Segment::One | Segment::Rest => None,
+        });
+        let literals: Vec<_> = literals.collect();
+        Ok(Self { text: format!("/{relative}"), segments, beginning: literals.concat(), literal: literals.len() })
     }
 
-    /// The one path that it takes, if it has no parameter; as it is written, case and all.
-    pub(super) fn literal(&self) -> Option<String> {
-        let mut path = String::new();
-        for segment in &self.segments {
-            let Segment::Literal(text) = segment else { return None };
-            path.push('/');
-            path.push_str(text);
-        }
-        Some(if path.is_empty() { "/".to_owned() } else { path })
+    /// The literal segments before the first parameter, each with its slash; case and all.
+    pub(super) fn beginning(&self) -> &str {
+        &self.beginning
     }
 
     /// Which segment is the parameter of this name, counted from 0.
@@ -94,8 +97,12 @@ impl Pattern {
 
     /// Whether a path matches, given in the form that requests are matched in.
     pub(super) fn matches(&self, path: &str, case: Case) -> bool {
-        let mut parts = path.split('/').filter(|part| !part.is_empty());
-        for segment in &self.segments {
+        let Some((beginning, rest)) = path.split_at_checked(self.beginning.len()) else { return false };
+        if !case.takes(&self.beginning, beginning) || !matches!(rest.bytes().next(), None | Some(b'/')) {
+            return false;
+        }
+        let mut parts = rest.split('/').filter(|part| !part.is_empty());
+        for segment in &self.segments[self.literal..] {
             let Some(part) = parts.next() else { return false };
             match segment {
                 Segment::Literal(text) if !case.takes(text, part) => return false,

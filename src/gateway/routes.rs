@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use http::{Method, request};
 
 use super::cors::preflight;
@@ -12,12 +13,14 @@ use super::settings::{MethodOverride, Mode, PathParameters, Route};
 use super::target::Target;
 use crate::keys::path;
 
-/// The route table. A literal path is found by its text; only routes with parameters are looked at one by one.
+/// The route table. A route is found by the segments that its path begins with, up to the first parameter; only those that
+/// begin as a request's path does are looked at one by one.
 pub struct Routes {
     rules: Vec<Rule>,
-    /// By the path's text in lower case.
-    literal: HashMap<String, Vec<usize>>,
-    patterned: Vec<usize>,
+    /// By that beginning, in lower case; in order.
+    beginnings: HashMap<String, Vec<usize>, RandomState>,
+    /// Whether there is a beginning of so many segments.
+    lengths: Vec<bool>,
 }
 
 /// A request's route.
@@ -45,7 +48,9 @@ struct Rule {
 /// is the first of all readings, so that no such spelling leads round a guard.
 pub struct Place<'a> {
     host: &'a str,
-    readings: Vec<Reading<'a>>,
+    reading: Reading<'a>,
+    /// Seldom any.
+    others: Vec<Reading<'a>>,
 }
 
 struct Reading<'a> {
@@ -60,9 +65,13 @@ impl<'a> Place<'a> {
     /// # Errors
     /// When without its parameters the path has no safe normal form.
     pub fn of(target: &'a Target, raw_path: &str) -> Result<Self, Problem> {
-        let mut readings = vec![Reading { path: path::for_matching(&target.path), cut: false }];
+        let reading = Reading { path: path::for_matching(&target.path), cut: false };
+        let mut others = Vec::new();
+        if is_read_one_way(&target.path) && is_read_one_way(raw_path) {
+            return Ok(Self { host: &target.host, reading, others });
+        }
         let mut also = |normal: &str, cut| {
-            readings.push(Reading { path: path::for_matching(normal).into_owned().into(), cut });
+            others.push(Reading { path: path::for_matching(normal).into_owned().into(), cut });
         };
         let slashes = path::with_slashes(&target.path);
         let bare = path::without_parameters(raw_path);
@@ -79,11 +88,15 @@ impl<'a> Place<'a> {
                 also(&slashes, true);
             }
         }
-        Ok(Self { host: &target.host, readings })
+        Ok(Self { host: &target.host, reading, others })
     }
 }
 
 impl Place<'_> {
+    fn readings(&self) -> impl Iterator<Item = &Reading<'_>> {
+        std::iter::once(&self.reading).chain(&self.others)
+    }
+
     /// The parameters of a route's path that its scope asks for, decoded. One that the readings do not agree on is left
     /// out: nobody knows which the upstream takes.
     pub fn parameters(&self, route: &Route) -> Vec<(String, String)> {
@@ -94,7 +107,7 @@ impl Place<'_> {
     fn parameter(&self, route: &Route, name: &str) -> Option<String> {
         let place = route.path.parameter(name)?;
         let taken = |reading: &&Reading<'_>| reading.is_taken(&route.path, route.case, route.path_parameters);
-        let mut values = self.readings.iter().filter(taken).map(|reading| path::segment(&reading.path, place));
+        let mut values = self.readings().filter(taken).map(|reading| path::segment(&reading.path, place));
         let first = values.next()?;
         values.all(|other| other == first).then_some(first)?
     }
@@ -111,12 +124,13 @@ impl Routes {
     /// The table of these routes.
     pub fn new(routes: &[Route]) -> Self {
         let mut table =
-            Self { rules: Vec::with_capacity(routes.len()), literal: HashMap::new(), patterned: Vec::new() };
+            Self { rules: Vec::with_capacity(routes.len()), beginnings: HashMap::default(), lengths: Vec::new() };
         for (index, route) in routes.iter().enumerate() {
-            match route.path.literal() {
-                Some(path) => table.literal.entry(path.to_ascii_lowercase()).or_default().push(index),
-                None => table.patterned.push(index),
-            }
+            let beginning = route.path.beginning().to_ascii_lowercase();
+            let length = beginning.matches('/').count();
+            table.lengths.resize(table.lengths.len().max(length + 1), false);
+            table.lengths[length] = true;
+            table.beginnings.entry(beginning).or_default().push(index);
             table.rules.push(Rule::of(route));
         }
         table
@@ -143,15 +157,25 @@ impl Routes {
 
     fn first(&self, place: &Place<'_>, wanted: impl Fn(&Rule) -> bool) -> Option<usize> {
         let wanted = |rule: &Rule| wanted(rule) && rule.takes_host(place.host);
-        place.readings.iter().filter_map(|reading| self.first_as(reading, wanted)).min()
+        place.readings().filter_map(|reading| self.first_as(reading, wanted)).min()
     }
 
+    /// The first of those that begin as the path does: of each beginning the first, and of these the first again.
     fn first_as(&self, reading: &Reading<'_>, wanted: impl Fn(&Rule) -> bool) -> Option<usize> {
+        let path = in_lower_case(&reading.path);
         let takes = |index: &usize| wanted(&self.rules[*index]) && self.rules[*index].takes_path(reading);
-        let literal = self.literal.get(&*in_lower_case(&reading.path));
-        let literal = literal.and_then(|found| found.iter().copied().find(takes));
-        let before = |index: &usize| literal.is_none_or(|literal| *index < literal);
-        self.patterned.iter().copied().take_while(before).find(takes).or(literal)
+        let mut first = None;
+        let (mut end, mut rest) = (0, if &*path == "/" { "" } else { &path });
+        for is_one in &self.lengths {
+            if *is_one && let Some(begun) = self.beginnings.get(&path[..end]) {
+                let found = begun.iter().copied().find(takes);
+                first = first.into_iter().chain(found).min();
+            }
+            let Some(after) = rest.strip_prefix('/') else { break };
+            let length = after.find('/').unwrap_or(after.len());
+            (end, rest) = (end + 1 + length, &after[length..]);
+        }
+        first
     }
 }
 
@@ -177,6 +201,11 @@ impl Rule {
     }
 }
 
+/// Whether nothing in a path is an escape or a parameter.
+fn is_read_one_way(path: &str) -> bool {
+    path.bytes().fold(true, |all, byte| all & !matches!(byte, b'%' | b';'))
+}
+
 fn in_lower_case(path: &str) -> Cow<'_, str> {
     if path.bytes().any(|byte| byte.is_ascii_uppercase()) { path.to_ascii_lowercase().into() } else { path.into() }
 }
@@ -184,6 +213,7 @@ fn in_lower_case(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn route(methods: &[Method], path: &str, hosts: &[&str]) -> Route {
         Route {
@@ -315,6 +345,46 @@ mod tests {
             ("/v2/X/pay", None),
         ] {
             assert_eq!(find(&table, &Method::POST, "x", path), found, "{path}");
+        }
+    }
+
+    /// Patterns and paths of few segments, so that they begin alike.
+    fn segments(each: &'static str) -> impl Strategy<Value = String> {
+        prop::collection::vec(each, 0..4).prop_map(|parts| parts.iter().flat_map(|part| ["/", part]).collect())
+    }
+
+    fn routes() -> impl Strategy<Value = Vec<Route>> {
+        let pattern = (segments("a|A|b|b%2Fa|\\{x\\}"), any::<bool>());
+        let one = (pattern, 0..3_usize, any::<bool>(), any::<bool>());
+        let made = one.prop_map(|((path, rest), method, insensitive, keep)| {
+            let path = if rest { format!("{path}/{{*rest}}") } else { path };
+            let path = if path.is_empty() { "/".to_owned() } else { path };
+            Route {
+                case: if insensitive { Case::Insensitive } else { Case::Sensitive },
+                path_parameters: if keep { PathParameters::Keep } else { PathParameters::Ignore },
+                ..route(&[vec![], vec![Method::GET], vec![Method::POST]][method], &path, &[])
+            }
+        });
+        prop::collection::vec(made, 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_the_first_of_a_plain_walk(
+            routes in routes(),
+            raw in segments("a|A|b|B|b%2Fa|b%2fA;x|a;y|c"),
+        ) {
+            let table = Routes::new(&routes);
+            let raw = if raw.is_empty() { "/".to_owned() } else { raw };
+            let path = path::normalize(&raw).unwrap().into_owned();
+            let target = Target { authority: "x".to_owned(), host: "x".to_owned(), path };
+            let place = Place::of(&target, &raw).unwrap();
+            let takes = |rule: &Rule| {
+                let method = rule.methods.is_empty() || rule.methods.contains(&Method::POST);
+                method && place.readings().any(|reading| rule.takes_path(reading))
+            };
+            let walked = table.rules.iter().position(takes);
+            prop_assert_eq!(table.find_for(&Method::POST, &place), walked);
         }
     }
 }

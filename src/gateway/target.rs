@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Version, request};
 
 use super::problem::Problem;
 use crate::keys::{self, Caller, path};
+use crate::upstream::headers::Kinds;
 
 /// Whether requests with this method are taken at all: CONNECT asks for a tunnel, and TRACE would show the client what
 /// proxies before us have added. `post` is not `POST`, so it would miss the guard of `POST`; yet some servers take one
@@ -30,15 +31,15 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads the target.
+    /// Reads the target of a request whose fields are of these kinds.
     ///
     /// # Errors
     /// Why the request cannot be taken.
-    pub fn of(head: &request::Parts) -> Result<Self, Problem> {
+    pub fn of(head: &request::Parts, kinds: Kinds) -> Result<Self, Problem> {
         if !is_forwarded(&head.method) {
             return Err(Problem::MethodRefused(format!("{} is not forwarded.", head.method)));
         }
-        if !head.headers.get_all(EXPECT).iter().all(is_continue) {
+        if kinds.any(Kinds::EXPECT) && !head.headers.get_all(EXPECT).iter().all(is_continue) {
             return Err(Problem::ExpectationFailed);
         }
         let (authority, place) = addressed_to(head)?;
@@ -130,14 +131,32 @@ struct Place {
 }
 
 impl Place {
-    /// Reads an authority; none when it is not one. A user in front of the host belongs into no request.
+    /// Reads an authority; none when it is not one.
     fn of(authority: &str) -> Option<Self> {
+        Self::plain(authority).or_else(|| Self::parsed(authority))
+    }
+
+    /// One that is plain to see: a name or an IPv4 address in lower case, and perhaps a port. None of any other.
+    fn plain(authority: &str) -> Option<Self> {
+        let is_plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let end = authority.bytes().position(|byte| !is_plain(&byte)).unwrap_or(authority.len());
+        let (name, rest) = authority.split_at(end);
+        let port = match rest.strip_prefix(':') {
+            None if rest.is_empty() => None,
+            Some(digits) if is_port(digits) => Some(digits.parse().ok()?),
+            _ => return None,
+        };
+        (!name.is_empty() && !name.ends_with('.')).then(|| Self { host: name.to_owned(), port })
+    }
+
+    /// One of any kind. A user in front of the host belongs into no request.
+    fn parsed(authority: &str) -> Option<Self> {
         let parsed: Authority = authority.parse().ok()?;
         let name = parsed.host();
         let rest = authority.strip_prefix(name)?;
         let port = match rest.strip_prefix(':') {
             None | Some("") if rest.len() < 2 => None,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(digits.parse().ok()?),
+            Some(digits) if is_port(digits) => Some(digits.parse().ok()?),
             Some(_) | None => return None,
         };
         if let Some(address) = name.strip_prefix('[') {
@@ -154,10 +173,15 @@ impl Place {
     }
 }
 
+fn is_port(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use http::Request;
+    use proptest::prelude::*;
 
     fn of(uri: &str, hosts: &[&str]) -> Result<Target, Problem> {
         by(Version::HTTP_11, "GET", uri, hosts)
@@ -168,7 +192,17 @@ mod tests {
         for host in hosts {
             request = request.header(HOST, *host);
         }
-        Target::of(&request.body(()).unwrap().into_parts().0)
+        let head = request.body(()).unwrap().into_parts().0;
+        Target::of(&head, Kinds::of(&head.headers))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_plain_to_see_is_what_a_parser_reads(authority in "[a-c0-9.:-]{0,8}|[a-cA@%0-9.:\\[\\]-]{0,8}") {
+            if let Some(seen) = Place::plain(&authority) {
+                prop_assert_eq!(Place::parsed(&authority), Some(seen));
+            }
+        }
     }
 
     fn is_bad(target: &Result<Target, Problem>) -> bool {
@@ -268,7 +302,8 @@ mod tests {
             ("100-continue; q=1", false),
         ] {
             let request = Request::builder().uri("/").header(HOST, "a").header(EXPECT, expected);
-            let target = Target::of(&request.body(()).unwrap().into_parts().0);
+            let head = request.body(()).unwrap().into_parts().0;
+            let target = Target::of(&head, Kinds::of(&head.headers));
             assert_eq!(target.is_ok(), met, "{expected}");
             assert!(met || target == Err(Problem::ExpectationFailed));
         }

@@ -14,7 +14,7 @@ use super::target::Target;
 use super::{Answer, Gateway, Place, check_fields, marks};
 use crate::keys;
 use crate::telemetry::Verdict;
-use crate::upstream::headers;
+use crate::upstream::headers::{self, Kinds};
 use crate::wire::Client;
 
 /// A request for a token.
@@ -41,7 +41,8 @@ impl Gateway {
         tally.routed(index, metrics);
         tally.if_left(Verdict::TokenIssued);
         let place = Place::of(wish.target, head.uri.path())?;
-        check_fields(head, &place, &self.shared.routes, self.shared.settings.underscore_headers)?;
+        let kinds = Kinds::of(&head.headers);
+        check_fields(head, kinds, &place, &self.shared.routes, self.shared.settings.underscore_headers)?;
         let (mut response, verdict) = match head.method {
             Method::POST => {
                 let response = self.token(&guarded.guard, &wish).await?;
@@ -51,7 +52,7 @@ impl Gateway {
             Method::OPTIONS => (answer(StatusCode::NO_CONTENT, Body::empty()), Verdict::Answered),
             _ => return Err(Problem::MethodNotAllowed { allow: marks::ISSUING }),
         };
-        let origin = headers::origin(&head.headers);
+        let origin = headers::origin(&head.headers, kinds);
         if let Some(cors) = &route.cors {
             cors.open(response.headers_mut(), origin);
             if head.method == Method::OPTIONS {

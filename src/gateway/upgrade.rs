@@ -16,6 +16,7 @@ use super::limits::Slot;
 use super::problem::Problem;
 use crate::clock::Clock;
 use crate::upstream::Incoming;
+use crate::upstream::headers::Kinds;
 
 const WEBSOCKET: &str = "websocket";
 /// Bytes that a tunnel takes at a time, each way.
@@ -33,11 +34,14 @@ pub(super) enum Wish {
 }
 
 impl Wish {
-    /// Reads a request's wish.
+    /// Reads the wish of a request whose fields are of these kinds.
     ///
     /// # Errors
     /// When a body comes with it: the bytes after the head would be another protocol's to some servers.
-    pub(super) fn of(head: &request::Parts, body: &impl Body) -> Result<Self, Problem> {
+    pub(super) fn of(head: &request::Parts, kinds: Kinds, body: &impl Body) -> Result<Self, Problem> {
+        if !kinds.any(Kinds::UPGRADE) {
+            return Ok(Self::Nothing);
+        }
         let names = || tokens(&head.headers, &UPGRADE).filter(|name| !name.eq_ignore_ascii_case(b"h2c"));
         if names().next().is_none() {
             return Ok(Self::Nothing);
@@ -143,7 +147,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, body) = request.body(Bytes::whole(body.into())).unwrap().into_parts();
-        Wish::of(&head, &body)
+        Wish::of(&head, Kinds::of(&head.headers), &body)
     }
 
     #[test]

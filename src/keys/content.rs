@@ -1,6 +1,8 @@
 //! What a body claims to be, by its type and encoding, and its content where the encoding is taken off. Nothing here
 //! looks into the content.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{
     HeaderMap,
@@ -67,7 +69,7 @@ pub(super) fn content(headers: &HeaderMap) -> Content {
     let (Some(value), None) = (types.next(), types.next()) else {
         return Content::Opaque;
     };
-    match essence(value.as_bytes()).as_slice() {
+    match &*essence(value.as_bytes()) {
         b"application/json" | b"text/json" => Content::Json,
         b"application/x-www-form-urlencoded" => Content::Form,
         b"multipart/form-data" => Parameterized::read(value.as_bytes())
@@ -79,8 +81,8 @@ pub(super) fn content(headers: &HeaderMap) -> Content {
 }
 
 /// Each line of `Content-Type` without its parameters, in lower case.
-pub(super) fn essences(headers: &HeaderMap) -> Vec<Vec<u8>> {
-    headers.get_all(CONTENT_TYPE).iter().map(|line| essence(line.as_bytes())).collect()
+pub(super) fn essences(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    headers.get_all(CONTENT_TYPE).iter().map(|line| essence(line.as_bytes()))
 }
 
 /// Each line of `Content-Encoding` in lower case, but for those that say there is none.
@@ -89,9 +91,19 @@ pub(super) fn encodings(headers: &HeaderMap) -> Vec<Vec<u8>> {
     lines.filter(|line| !matches!(line.as_slice(), b"" | b"identity")).collect()
 }
 
-fn essence(value: &[u8]) -> Vec<u8> {
+fn essence(value: &[u8]) -> Cow<'_, [u8]> {
     let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
-    value[..end].trim_ascii().to_ascii_lowercase()
+    lower_case(value[..end].trim_ascii())
+}
+
+/// A text in lower case, which most are.
+pub(super) fn lower_case(text: &[u8]) -> Cow<'_, [u8]> {
+    // All of it is looked at, many bytes at once, rather than stop at the first.
+    if text.iter().fold(false, |any, byte| any | byte.is_ascii_uppercase()) {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
+    }
 }
 
 #[cfg(test)]

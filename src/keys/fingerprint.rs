@@ -76,11 +76,13 @@ pub(super) fn frame_canonical(
 ) -> BodyForm {
     frame.label("version").part([FINGERPRINT_VERSION]);
     frame.label("method").part(request.method.as_str());
-    frame.label("authority").part(request.authority.to_ascii_lowercase());
+    frame.label("authority").part(content::lower_case(request.authority.as_bytes()));
     frame.label("path").part(&request.path);
     let query = request.query.as_deref().unwrap_or_default().as_bytes();
     query::frame_sorted(frame, "query", query, &settings.ignore_query, &settings.typed.query);
-    frame.label("content type").list(content::essences(&request.headers).iter());
+    let types = || content::essences(&request.headers);
+    frame.label("content type").count(types().count());
+    types().for_each(|essence| frame.part(essence));
     frame_counted_headers(frame, &entity.encodings, request, settings);
     frame_body(frame, entity, settings, scanned)
 }

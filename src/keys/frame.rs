@@ -30,9 +30,15 @@ pub enum Hashed {
     Digest(Vec<u8>, Vec<Framed>),
 }
 
+/// So many bytes are hashed at once: most parts are short, and each update costs more than its bytes.
+const AT_ONCE: usize = 256;
+
 /// A SHA-256 over framed parts. One that is shown remembers them, by the names that they are given in between.
 pub(super) struct Frame {
     hash: Sha256,
+    /// What is still to be hashed.
+    held: [u8; AT_ONCE],
+    length: usize,
     shown: Option<Shown>,
 }
 
@@ -60,7 +66,7 @@ impl Frame {
     }
 
     fn begin(domain: &str, shown: Option<Shown>) -> Self {
-        let mut frame = Self { hash: Sha256::new(), shown };
+        let mut frame = Self { hash: Sha256::new(), held: [0; AT_ONCE], length: 0, shown };
         frame.label("domain").part(domain);
         frame
     }
@@ -86,7 +92,7 @@ impl Frame {
     /// One part: its length, then its bytes.
     pub(super) fn part(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.update(bytes);
+        self.framed(bytes);
         self.show(|| Hashed::Part(bytes.to_vec()));
     }
 
@@ -94,13 +100,13 @@ impl Frame {
     pub(super) fn digest(&mut self, mut inner: Self) {
         let framed = inner.take_shown();
         let digest = inner.finish();
-        self.update(&digest);
+        self.framed(&digest);
         self.show(|| Hashed::Digest(digest.to_vec(), framed));
     }
 
     /// How many parts of a kind follow.
     pub(super) fn count(&mut self, count: usize) {
-        self.hash.update((count as u64).to_be_bytes());
+        self.add(&(count as u64).to_be_bytes());
         self.show(|| Hashed::Count(count as u64));
     }
 
@@ -118,7 +124,8 @@ impl Frame {
         parts.for_each(|part| self.part(part));
     }
 
-    pub(super) fn finish(self) -> Hash {
+    pub(super) fn finish(mut self) -> Hash {
+        self.hash.update(&self.held[..self.length]);
         self.hash.finalize().into()
     }
 
@@ -127,18 +134,30 @@ impl Frame {
         self.shown.take().map(|shown| shown.framed).unwrap_or_default()
     }
 
-    fn update(&mut self, bytes: &[u8]) {
-        let length = (bytes.len() as u64).to_be_bytes();
-        // Most parts are short, and each update costs more than its bytes.
-        let mut whole = [0; 64];
-        let end = length.len() + bytes.len();
-        if let Some(whole) = whole.get_mut(..end) {
-            whole[..length.len()].copy_from_slice(&length);
-            whole[length.len()..].copy_from_slice(bytes);
-            self.hash.update(&*whole);
+    fn framed(&mut self, bytes: &[u8]) {
+        self.add(&(bytes.len() as u64).to_be_bytes());
+        self.add(bytes);
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if let Some(place) = self.held.get_mut(self.length..end) {
+            place.copy_from_slice(bytes);
+            self.length = end;
         } else {
-            self.hash.update(length);
+            self.overflow(bytes);
+        }
+    }
+
+    /// Hashes what is held, and with it what does not go in as well.
+    fn overflow(&mut self, bytes: &[u8]) {
+        self.hash.update(&self.held[..self.length]);
+        self.length = 0;
+        if bytes.len() > AT_ONCE {
             self.hash.update(bytes);
+        } else {
+            self.add(bytes);
         }
     }
 
@@ -193,6 +212,31 @@ mod tests {
         assert_ne!(framed(&["ab", "c"]), framed(&["a", "bc"]));
         assert_ne!(framed(&["ab", ""]), framed(&["ab"]));
         assert_ne!(framed(&["ab"]), Frame::new("testab").finish());
+    }
+
+    /// However much of it goes in at once.
+    #[test]
+    fn parts_of_all_lengths_are_hashed_as_they_are() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        for first in [0, 1, 200, 220, 224, 225, 226, 240, 256, 257, 300, 700] {
+            for second in [0, 1, 7, 8, 9, 200, 247, 248, 249, 255, 256, 257, 600] {
+                let mut frame = Frame::new("test");
+                frame.part(&bytes[..first]);
+                frame.count(7);
+                frame.part(&bytes[..second]);
+                let length = |length: usize| (length as u64).to_be_bytes();
+                let parts = [
+                    &length(4)[..],
+                    b"test",
+                    &length(first),
+                    &bytes[..first],
+                    &length(7),
+                    &length(second),
+                    &bytes[..second],
+                ];
+                assert_eq!(frame.finish(), sha256(&parts.concat()), "{first} {second}");
+            }
+        }
     }
 
     #[test]

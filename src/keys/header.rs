@@ -47,7 +47,11 @@ pub(super) fn key(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Strin
 fn idempotency_key(value: &[u8]) -> Result<String, &'static str> {
     if value.first() != Some(&b'"') {
         let is_bare = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\');
-        return if all(value, is_bare) { printable(value) } else { Err("is neither a string nor a bare key") };
+        return match text(value, is_bare) {
+            Some(text) if value.len() <= MAX_KEY => Ok(text.to_owned()),
+            Some(_) => Err("has more than 255 characters"),
+            None => Err("is neither a string nor a bare key"),
+        };
     }
     let item: sfv::Item = sfv::Parser::new(value).parse().map_err(|_| "is not a well-formed string")?;
     let text = item.bare_item.as_string().ok_or("is not a string")?;
@@ -59,14 +63,15 @@ pub(super) fn printable(value: &[u8]) -> Result<String, &'static str> {
     if value.len() > MAX_KEY {
         return Err("has more than 255 characters");
     }
-    let text = std::str::from_utf8(value).ok().filter(|_| all(value, |byte| matches!(byte, b' '..=b'~')));
-    let text = text.ok_or("has characters beyond printable ASCII")?;
+    let text = text(value, |byte| matches!(byte, b' '..=b'~')).ok_or("has characters beyond printable ASCII")?;
     if text.trim_ascii().is_empty() { Err("is blank") } else { Ok(text.to_owned()) }
 }
 
-/// Whether all bytes are of a kind. It looks at all of them, many at once, rather than stop at the first that is not.
-fn all(value: &[u8], is: impl Fn(u8) -> bool) -> bool {
-    value.iter().fold(true, |all, byte| all & is(*byte))
+/// The text, if all its bytes are of a kind. It looks at all of them, many at once, rather than stop at the first that is
+/// not.
+fn text(value: &[u8], is: impl Fn(u8) -> bool) -> Option<&str> {
+    let all = value.iter().fold(true, |all, byte| all & is(*byte));
+    std::str::from_utf8(value).ok().filter(|_| all)
 }
 
 /// Whether the request has another field that differs from `name` in hyphens and underscores alone.

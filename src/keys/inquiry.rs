@@ -6,6 +6,7 @@ use super::path::unescaped;
 use super::source::{self, Found};
 use super::{Caller, Names, Refusal, Settings, Source, dated, issued, operation, scope};
 use crate::machine::Inquiry;
+use crate::upstream::headers::Kinds;
 
 impl Settings {
     /// Where keys come from that clients have in hand: the first header, query parameter or token of the sources.
@@ -23,7 +24,7 @@ impl Settings {
 /// When the key is none, or the scope's value is missing.
 pub fn inquire(settings: &Settings, segment: &str, headers: &HeaderMap, caller: &Caller) -> Result<Inquiry, Refusal> {
     let invalid = |what: &str| Refusal::KeyInvalid(format!("The key in the path {what}."));
-    Names::of(settings).check(headers)?;
+    Names::of(settings).check(headers, Kinds::of(headers))?;
     let source = settings.client_made().ok_or_else(|| invalid("is none that a client makes"))?;
     let key = unescaped(segment).ok_or_else(|| invalid("has a malformed escape"))?;
     let parts = vec![source::named(source, key).map_err(invalid)?];

@@ -9,8 +9,10 @@ use super::source::{Found, Value};
 use super::token::{Bound, Token, Tokens};
 use super::{Caller, Names, Refusal, Settings, Source, scope};
 use crate::machine::{Arrival, Time, Validity};
+use crate::upstream::headers::Kinds;
 
 /// A token that was issued here, for this route and caller.
+#[derive(Debug)]
 pub(super) struct Issued {
     /// When it may act, if nothing is known of its operation.
     pub(super) spans: [Validity; 2],
@@ -73,7 +75,7 @@ pub fn issue(
     now: Time,
     number: [u8; 16],
 ) -> Result<(String, Time), Refusal> {
-    Names::of(settings).check(headers)?;
+    Names::of(settings).check(headers, Kinds::of(headers))?;
     let scope = scope::values(&settings.scope, headers, caller)?;
     let bound = Bound::new(&settings.namespace, &scope);
     let issued = settings.tokens().and_then(|tokens| tokens.issue(&bound, now, number));

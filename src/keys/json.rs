@@ -1,8 +1,17 @@
 //! JSON in canonical form (RFC 8259 in, one spelling per value out), in one pass and without a tree.
 //! It validates nothing beyond the grammar, and knows nothing of fingerprints.
 
+#![expect(clippy::inline_always, reason = "a quarter of all instructions were calls and what goes with them")]
+
+mod members;
+mod span;
+mod string;
+
+use members::Member;
+use span::{Span, copy, repeat};
+
 use super::Steps;
-use super::number::Number;
+use super::number::{self, Number};
 use super::pointer::{Purpose, Step, Watch};
 use super::spelling::push_char;
 
@@ -47,322 +56,327 @@ pub(super) fn scan<'a>(
     // After the wanted ones: whoever wants a value gets it as it was sent.
     let forms = typed.iter().enumerate();
     watches.extend(forms.filter_map(|(at, (pointer, _))| Watch::new(pointer, Purpose::Form(at))));
+    // Room for what is made of each part, and of those that they are parts of.
+    let mut out = Vec::with_capacity(3 * body.len());
+    out.extend_from_slice(body);
     let mut scanner = Scanner {
         text: body,
         at: 0,
-        out: Vec::with_capacity(body.len()),
+        out,
         // Room for what most documents have, so that it need not grow bit by bit.
-        members: Vec::with_capacity(32),
-        scratch: Vec::with_capacity(body.len()),
+        members: Vec::with_capacity(24),
         typed,
         watches,
         wanted: vec![None; slots],
         duplicates: false,
+        depth: 0,
+        too_deep: false,
     };
-    scanner.document()?;
-    Ok(Scan { canonical: scanner.out, wanted: scanner.wanted, duplicates: scanner.duplicates })
+    let Some(whole) = scanner.document() else {
+        return Err(if scanner.too_deep { Fault::TooDeep } else { Fault::Invalid });
+    };
+    let mut canonical = scanner.out;
+    canonical.truncate(whole.end);
+    canonical.drain(..whole.start);
+    Ok(Scan { canonical, wanted: scanner.wanted, duplicates: scanner.duplicates })
 }
 
 struct Scanner<'a> {
     /// Valid UTF-8.
     text: &'a [u8],
     at: usize,
+    /// The text, and behind it every value that is not spelled there as it should be.
     out: Vec<u8>,
-    /// Members of all objects that are still open, as ranges of `out`.
+    /// Members of all objects that are still open.
     members: Vec<Member>,
-    scratch: Vec<u8>,
     typed: &'a [(String, Steps)],
     watches: Vec<Watch>,
     wanted: Vec<Option<Vec<u8>>>,
     duplicates: bool,
+    /// How many containers are open.
+    depth: usize,
+    /// Why nothing more is read.
+    too_deep: bool,
 }
 
-struct Member {
-    start: usize,
-    name_end: usize,
-    end: usize,
-    ignored: bool,
-}
-
-impl Member {
-    fn name<'o>(&self, out: &'o [u8]) -> &'o [u8] {
-        &out[self.start..self.name_end]
-    }
-}
-
+/// What reads a part gives none where it is no JSON.
 impl Scanner<'_> {
-    fn document(&mut self) -> Result<(), Fault> {
-        self.value(0)?;
+    fn document(&mut self) -> Option<Span> {
+        let whole = self.value()?;
         if self.peek().is_some() {
-            return Err(Fault::Invalid);
+            return None;
         }
-        let mut ignored = false;
-        for at in 0..self.watches.len() {
-            if let Some(purpose) = self.watches[at].root() {
-                ignored |= self.hit(purpose, 0);
-            }
-        }
-        if ignored {
-            self.out.clear();
-        }
-        Ok(())
+        Some(self.counted(whole, |watch| watch.root()))
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), Fault> {
-        match self.peek() {
-            Some(b'{' | b'[') if depth == MAX_DEPTH => Err(Fault::TooDeep),
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => self.string(),
-            Some(b't') => self.literal(b"true"),
-            Some(b'f') => self.literal(b"false"),
-            Some(b'n') => self.literal(b"null"),
+    #[inline(always)]
+    fn value(&mut self) -> Option<Span> {
+        let first = self.peek()?;
+        if first == b'"' { self.string() } else { self.other(first) }
+    }
+
+    /// A value that is no string, by its first byte.
+    #[inline(never)]
+    fn other(&mut self, first: u8) -> Option<Span> {
+        match first {
+            b'{' | b'[' if self.depth == MAX_DEPTH => {
+                self.too_deep = true;
+                None
+            }
+            b'{' => self.object(),
+            b'[' => self.array(),
+            b't' => self.literal(b"true"),
+            b'f' => self.literal(b"false"),
+            b'n' => self.literal(b"null"),
             _ => self.number(),
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<(), Fault> {
+    #[inline(never)]
+    fn object(&mut self) -> Option<Span> {
+        let (open, made, first) = (self.at, self.out.len(), self.members.len());
         self.at += 1;
-        let (open, first) = (self.out.len(), self.members.len());
-        self.out.push(b'{');
-        if !self.take(b'}') {
+        self.depth += 1;
+        if self.peek()? == b'}' {
+            self.at += 1;
+        } else {
             loop {
-                self.member(open, depth)?;
-                if self.take(b'}') {
+                let member = if self.watches.is_empty() { self.member()? } else { self.watched_member()? };
+                self.members.push(member);
+                if self.ends(b'}')? {
                     break;
                 }
-                self.demand(b',')?;
             }
         }
-        self.sort_members(open, first);
-        self.out.push(b'}');
-        Ok(())
+        self.depth -= 1;
+        Some(self.close(Span { start: open, end: self.at }, made, first))
     }
 
-    fn member(&mut self, open: usize, depth: usize) -> Result<(), Fault> {
-        self.separate(open);
-        let start = self.out.len();
-        if self.peek() != Some(b'"') {
-            return Err(Fault::Invalid);
-        }
-        self.string()?;
-        let name_end = self.out.len();
-        self.demand(b':')?;
-        self.out.push(b':');
-        let name = Step::Member(&self.out[start..name_end]);
-        self.watches.iter_mut().for_each(|watch| watch.enter(depth, name));
-        self.value(depth + 1)?;
-        let ignored = self.leave(depth, name_end + 1);
-        self.members.push(Member { start, name_end, end: self.out.len(), ignored });
-        Ok(())
+    #[inline(always)]
+    fn member(&mut self) -> Option<Member> {
+        let name = self.name()?;
+        Some(Member { name, value: self.value()? })
     }
 
-    fn array(&mut self, depth: usize) -> Result<(), Fault> {
-        self.at += 1;
-        let open = self.out.len();
-        self.out.push(b'[');
-        if !self.take(b']') {
-            for index in 0.. {
-                let before = self.out.len();
-                self.separate(open);
-                let start = self.out.len();
-                self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Element(index)));
-                self.value(depth + 1)?;
-                if self.leave(depth, start) {
-                    self.out.truncate(before);
-                }
-                if self.take(b']') {
-                    break;
-                }
-                self.demand(b',')?;
-            }
-        }
-        self.out.push(b']');
-        Ok(())
+    #[inline(never)]
+    fn watched_member(&mut self) -> Option<Member> {
+        let name = self.name()?;
+        let depth = self.depth - 1;
+        let step = Step::Member(name.of(&self.out));
+        self.watches.iter_mut().for_each(|watch| watch.enter(depth, step));
+        let value = self.value()?;
+        Some(Member { name, value: self.counted(value, |watch| watch.leave(depth)) })
     }
 
-    /// Closes the members since `first`: sorts them by name and drops the ignored ones.
-    fn sort_members(&mut self, open: usize, first: usize) {
-        let (out, members) = (&mut self.out, &mut self.members[first..]);
-        let in_order = members.windows(2).all(|pair| pair[0].name(out) < pair[1].name(out));
-        if !in_order || members.iter().any(|member| member.ignored) {
-            members.sort_unstable_by(|a, b| a.name(out).cmp(b.name(out)));
-            self.duplicates |= members.windows(2).any(|pair| pair[0].name(out) == pair[1].name(out));
-            self.scratch.clear();
-            for member in members.iter().filter(|member| !member.ignored) {
-                if !self.scratch.is_empty() {
-                    self.scratch.push(b',');
-                }
-                self.scratch.extend_from_slice(&out[member.start..member.end]);
-            }
-            out.truncate(open + 1);
-            out.extend_from_slice(&self.scratch);
-        }
-        self.members.truncate(first);
-    }
-
-    /// Leaves the value that was written from `start` on. True when it is to be ignored.
-    fn leave(&mut self, depth: usize, start: usize) -> bool {
-        let mut ignored = false;
-        for at in 0..self.watches.len() {
-            if let Some(purpose) = self.watches[at].leave(depth) {
-                ignored |= self.hit(purpose, start);
-            }
-        }
-        ignored
-    }
-
-    fn hit(&mut self, purpose: Purpose, start: usize) -> bool {
-        match purpose {
-            Purpose::Ignore => true,
-            Purpose::Want(slot) => {
-                self.wanted[slot] = Some(self.out[start..].to_vec());
-                false
-            }
-            Purpose::Form(at) => {
-                self.bring_into_form(start, at);
-                false
-            }
-        }
-    }
-
-    /// The value that was written from `start` on, if it is a text, in the form that its steps give it.
-    fn bring_into_form(&mut self, start: usize, at: usize) {
-        let text: Result<String, _> = serde_json::from_slice(&self.out[start..]);
-        let form = self.typed.get(at).zip(text.ok()).and_then(|((_, steps), text)| steps.form_of(text.as_bytes()));
-        if let Some(form) = form {
-            self.out.truncate(start);
-            self.out.push(b'"');
-            form.chars().for_each(|c| push_char(&mut self.out, c));
-            self.out.push(b'"');
-        }
-    }
-
-    fn number(&mut self) -> Result<(), Fault> {
-        let (number, length) = Number::read(&self.text[self.at..]).ok_or(Fault::Invalid)?;
-        number.write(&mut self.out);
-        self.at += length;
-        Ok(())
-    }
-
-    fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
-        if !self.text[self.at..].starts_with(word) {
-            return Err(Fault::Invalid);
-        }
-        self.at += word.len();
-        self.out.extend_from_slice(word);
-        Ok(())
-    }
-
-    fn string(&mut self) -> Result<(), Fault> {
-        // What is copied next begins here: the quote at first, then what follows an escape.
-        let mut start = self.at;
-        self.at += 1;
-        loop {
-            let rest = &self.text[self.at..];
-            let plain = plain(rest).ok_or(Fault::Invalid)?;
-            self.at += plain + 1;
-            match rest[plain] {
-                b'"' => {
-                    self.out.extend_from_slice(&self.text[start..self.at]);
-                    return Ok(());
-                }
-                b'\\' => {
-                    self.out.extend_from_slice(&self.text[start..self.at - 1]);
-                    let c = self.escape().ok_or(Fault::Invalid)?;
-                    push_char(&mut self.out, c);
-                    start = self.at;
-                }
-                _ => return Err(Fault::Invalid),
-            }
-        }
-    }
-
-    /// The character that the escape after a backslash stands for.
-    fn escape(&mut self) -> Option<char> {
-        let kind = *self.text.get(self.at)?;
-        self.at += 1;
-        Some(match kind {
-            b'"' | b'\\' | b'/' => char::from(kind),
-            b'b' => '\u{8}',
-            b't' => '\t',
-            b'n' => '\n',
-            b'f' => '\u{c}',
-            b'r' => '\r',
-            b'u' => return self.unicode(),
-            _ => return None,
-        })
-    }
-
-    /// The character of a `\u` escape, or of two that make a surrogate pair. None for a lone surrogate.
-    fn unicode(&mut self) -> Option<char> {
-        let first = self.hex4()?;
-        if !(0xd800..0xdc00).contains(&first) {
-            return char::from_u32(first);
-        }
-        if !self.text[self.at..].starts_with(b"\\u") {
+    /// A member's name, with the colon behind it.
+    #[inline(always)]
+    fn name(&mut self) -> Option<Span> {
+        if self.peek()? != b'"' {
             return None;
         }
-        self.at += 2;
-        let second = self.hex4().filter(|unit| (0xdc00..0xe000).contains(unit))?;
-        char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00))
-    }
-
-    fn hex4(&mut self) -> Option<u32> {
-        let digits = self.text.get(self.at..self.at + 4)?;
-        self.at += 4;
-        digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
-    }
-
-    /// Puts a comma unless the container that was opened at `open` is still empty.
-    fn separate(&mut self, open: usize) {
-        if self.out.len() > open + 1 {
-            self.out.push(b',');
+        let name = self.string()?;
+        if self.peek()? != b':' {
+            return None;
         }
+        self.at += 1;
+        Some(name)
+    }
+
+    #[inline(never)]
+    fn array(&mut self) -> Option<Span> {
+        let (open, made, depth) = (self.at, self.out.len(), self.depth);
+        self.at += 1;
+        self.depth += 1;
+        self.out.push(b'[');
+        // Where the next value begins if all is spelled as it should be so far.
+        let mut next = self.at;
+        if self.peek()? == b']' {
+            next += usize::from(next == self.at);
+            self.at += 1;
+        } else {
+            for index in 0.. {
+                let before = self.out.len();
+                if before > made + 1 {
+                    self.out.push(b',');
+                }
+                let start = self.out.len();
+                self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Element(index)));
+                let value = self.value()?;
+                let value = self.counted(value, |watch| watch.leave(depth));
+                if value == Span::NOWHERE {
+                    self.out.truncate(before);
+                } else if value.start != start {
+                    repeat(&mut self.out, value);
+                }
+                next = if value.start == next { value.end + 1 } else { usize::MAX };
+                if self.ends(b']')? {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        self.out.push(b']');
+        if next == self.at {
+            self.out.truncate(made);
+            return Some(Span { start: open, end: self.at });
+        }
+        Some(Span { start: made, end: self.out.len() })
+    }
+
+    /// Puts an object together of the members since `first`: by name, and without the ignored ones. What was made of it
+    /// stands in `out` from `made` on.
+    fn close(&mut self, sent: Span, made: usize, first: usize) -> Span {
+        let (out, members) = (&mut self.out, &mut self.members[first..]);
+        if members::are(members, sent, out) {
+            self.members.truncate(first);
+            return sent;
+        }
+        let (places, duplicates) = members::sort(members, out);
+        self.duplicates |= duplicates;
+        let start = out.len();
+        let length: usize = members.iter().map(Member::length).sum();
+        out.resize(start + length + 2 + span::AT_ONCE, 0);
+        let (done, free) = out.split_at_mut(start);
+        free[0] = b'{';
+        let mut end = 1;
+        for at in 0..members.len() {
+            let Member { name, value } =
+                members[places.get(at).map_or(at, |place| usize::from(place.to_le_bytes()[0]))];
+            if value == Span::NOWHERE {
+                continue;
+            }
+            if value.start == name.end + 1 {
+                end = copy(done, Span { start: name.start, end: value.end }, free, end);
+            } else {
+                end = copy(done, name, free, end);
+                free[end] = b':';
+                end = copy(done, value, free, end + 1);
+            }
+            free[end] = b',';
+            end += 1;
+        }
+        // In the place of the last comma.
+        end = end.max(2);
+        free[end - 1] = b'}';
+        // Where what it was made of stands, which is needed no more.
+        if start > made {
+            out.copy_within(start..start + end, made);
+        }
+        out.truncate(made + end);
+        self.members.truncate(first);
+        Span { start: made, end: made + end }
+    }
+
+    /// Does with a value what the watches say that have hit it. Where it stands then.
+    fn counted(&mut self, mut value: Span, hit: impl Fn(&mut Watch) -> Option<Purpose>) -> Span {
+        let mut ignored = false;
+        for at in 0..self.watches.len() {
+            match hit(&mut self.watches[at]) {
+                None => {}
+                Some(Purpose::Ignore) => ignored = true,
+                Some(Purpose::Want(slot)) => self.wanted[slot] = Some(value.of(&self.out).to_vec()),
+                Some(Purpose::Form(at)) => value = self.form(at, value).unwrap_or(value),
+            }
+        }
+        if ignored { Span::NOWHERE } else { value }
+    }
+
+    /// A value in the form that its steps give it; none if it is no text.
+    fn form(&mut self, at: usize, value: Span) -> Option<Span> {
+        let text: String = serde_json::from_slice(value.of(&self.out)).ok()?;
+        let form = self.typed.get(at)?.1.form_of(text.as_bytes())?;
+        if value.start >= self.text.len() {
+            self.out.truncate(value.start);
+        }
+        let start = self.out.len();
+        self.out.push(b'"');
+        form.chars().for_each(|c| push_char(&mut self.out, c));
+        self.out.push(b'"');
+        Some(Span { start, end: self.out.len() })
+    }
+
+    fn number(&mut self) -> Option<Span> {
+        let (start, rest) = (self.at, &self.text[self.at..]);
+        if let Some(length) = number::whole(rest) {
+            self.at += length;
+            return Some(Span { start, end: self.at });
+        }
+        let start = self.out.len();
+        let (number, length) = Number::read(rest)?;
+        self.at += length;
+        number.write(&mut self.out);
+        Some(Span { start, end: self.out.len() })
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Option<Span> {
+        let start = self.at;
+        if !self.text[start..].starts_with(word) {
+            return None;
+        }
+        self.at += word.len();
+        Some(Span { start, end: self.at })
+    }
+
+    #[inline(always)]
+    fn string(&mut self) -> Option<Span> {
+        let start = self.at;
+        let end = string::plain(self.text, start + 1)?;
+        if self.text.get(end) != Some(&b'"') {
+            return self.escaped(start, end);
+        }
+        self.at = end + 1;
+        Some(Span { start, end: end + 1 })
+    }
+
+    /// A string that begins at `start`, from its first byte on that does not stand for itself.
+    #[cold]
+    fn escaped(&mut self, mut start: usize, end: usize) -> Option<Span> {
+        let made = self.out.len();
+        self.at = end;
+        while self.text[self.at] == b'\\' {
+            self.out.extend_from_slice(&self.text[start..self.at]);
+            let (c, length) = string::escaped(&self.text[self.at..])?;
+            push_char(&mut self.out, c);
+            // What is copied next begins here.
+            start = self.at + length;
+            self.at = string::plain(self.text, start)?;
+        }
+        if self.text[self.at] != b'"' {
+            return None;
+        }
+        self.at += 1;
+        self.out.extend_from_slice(&self.text[start..self.at]);
+        Some(Span { start: made, end: self.out.len() })
     }
 
     /// The next byte that is no whitespace.
+    #[inline(always)]
     fn peek(&mut self) -> Option<u8> {
-        loop {
-            match self.text.get(self.at) {
-                Some(byte) if *byte > b' ' => return Some(*byte),
-                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
-                byte => return byte.copied(),
-            }
+        let mut byte = *self.text.get(self.at)?;
+        if byte == b' ' {
+            self.at += 1;
+            byte = *self.text.get(self.at)?;
         }
+        if byte > b' ' { Some(byte) } else { self.skip() }
     }
 
-    fn take(&mut self, byte: u8) -> bool {
-        let here = self.peek() == Some(byte);
-        self.at += usize::from(here);
-        here
+    #[inline(never)]
+    fn skip(&mut self) -> Option<u8> {
+        let rest = self.text.get(self.at..)?;
+        self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
+        self.text.get(self.at).copied()
     }
 
-    fn demand(&mut self, byte: u8) -> Result<(), Fault> {
-        if self.take(byte) { Ok(()) } else { Err(Fault::Invalid) }
+    /// Whether the container ends here, rather than go on after a comma.
+    #[inline(always)]
+    fn ends(&mut self, with: u8) -> Option<bool> {
+        let byte = self.peek()?;
+        self.at += 1;
+        (byte == b',' || byte == with).then_some(byte == with)
     }
 }
 
-/// How many bytes at the start of a string's text stand for themselves; none when there is no end to them. Eight at a
-/// time: a string is most of a document.
-fn plain(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
-    // A byte's high bit, if the byte is below `less`, which is at most 128. Bits above the lowest one may be wrong.
-    let below = |word: u64, less: u64| word.wrapping_sub(ONES * less) & !word & HIGH;
-    let (words, _) = text.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let (quote, escape) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
-        let ends = below(word, 0x20) | below(quote, 1) | below(escape, 1);
-        if ends != 0 {
-            return Some(at * 8 + ends.trailing_zeros() as usize / 8);
-        }
-    }
-    let start = words.len() * 8;
-    let end = text[start..].iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f))?;
-    Some(start + end)
-}
-
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,7 @@ pub use fingerprint::BodyForm;
 pub use frame::{Framed, Hashed};
 pub use inquiry::inquire;
 pub use issued::{TokenParts, TokenStanding, issue, token_parts};
-pub use naming::Naming;
+pub use naming::{Head, Naming};
 pub use normalize::{Step, Steps};
 pub use probe::{Known, ProbeTemplate, Template, TemplateError};
 pub use settings::{
@@ -57,6 +57,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::machine::{Arrival, NamespaceTag, OperationId, Print, Probe, Time};
+use crate::upstream::headers::Kinds;
 use client_print::Shown;
 use frame::Frame;
 use issued::Issued;
@@ -206,29 +207,51 @@ struct Key<'a> {
     issued: Option<Issued>,
 }
 
+/// What a request shows of its key and its caller.
+#[derive(Debug)]
+struct Seen<'a> {
+    found: Found<'a>,
+    made: Option<Time>,
+    scope: Vec<scope::Value<'a>>,
+    issued: Option<Issued>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(settings: &'a Settings, view: &View<'_>, caller: &Caller) -> Result<Self, Refusal> {
+        let found = source::find(&settings.sources, view)?;
+        refuse_missing(settings, &found, view)?;
+        let made = dated::made(settings, &found)?;
+        // Even a request without a key must show whose it is.
+        let scope = scope::values(&settings.scope, view.headers, caller)?;
+        let issued = issued::recognise(settings, &found, &scope)?;
+        Ok(Self { found, made, scope, issued })
+    }
+}
+
 fn derive<'a>(
     settings: &'a Settings,
     names: &Names,
     request: &'a Request,
     body: &Body<'_>,
 ) -> Result<Derived<'a>, Refusal> {
-    names.check(&request.headers)?;
+    names.check(&request.headers, Kinds::of(&request.headers))?;
     let shown = client_print::shown(settings.fingerprint.client.as_ref(), &request.headers)?;
     let view = View { headers: &request.headers, query: request.query.as_deref(), body: Some(body) };
-    let found = source::find(&settings.sources, &view)?;
-    refuse_missing(settings, &found, &view)?;
-    let made = dated::made(settings, &found)?;
-    // Even a request without a key must show whose it is.
-    let scope = scope::values(&settings.scope, &request.headers, &request.caller)?;
-    let also = also::derive(settings, &view, &request.caller, &scope)?;
-    let issued = issued::recognise(settings, &found, &scope)?;
+    let seen = Seen::of(settings, &view, &request.caller)?;
+    let also = also::derive(settings, &view, &request.caller, &seen.scope)?;
+    Ok(Derived { also, shown, ..derive_from(settings, seen) })
+}
+
+/// All that there is where the rest of the request shows nothing more.
+fn derive_from<'a>(settings: &Settings, seen: Seen<'a>) -> Derived<'a> {
+    let Seen { found, made, scope, issued } = seen;
     let key = match found {
         Found::Key(parts) => {
             Some(Key { operation: operation(&settings.namespace, &scope, &parts), parts, made, issued })
         }
         Found::Absent | Found::NeedsBody => None,
     };
-    Ok(Derived { key, scope, also, shown })
+    Derived { key, scope, also: None, shown: None }
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {

@@ -1,10 +1,11 @@
 //! The header fields that decide on a request, and what must not become of them between gateway and upstream. What they say
 //! is not looked at.
 
-use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
 use super::{ClientPrints, Refusal, Settings, header, scope, source};
+use crate::upstream::headers::Kinds;
 
 /// The fields of a route that gateway and upstream must read alike: else the upstream would see another key or scope.
 #[derive(Debug, Clone)]
@@ -26,10 +27,13 @@ impl Names {
         Self { keys: sources.chain(scopes).collect(), identity: identity.collect() }
     }
 
-    /// Refuses a request in which one of them is spelt in two ways, or would not reach the upstream.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let connection = headers.contains_key(CONNECTION);
-        let hop_by_hop = |name: &HeaderName| connection && header::is_hop_by_hop(headers, name);
+    /// Refuses a request in which one of them is spelt in two ways, or would not reach the upstream. Its fields are of
+    /// these kinds.
+    pub(super) fn check(&self, headers: &HeaderMap, kinds: Kinds) -> Result<(), Refusal> {
+        if !kinds.any(Kinds::CONNECTION.and(Kinds::UNDERSCORE)) {
+            return Ok(());
+        }
+        let hop_by_hop = |name: &HeaderName| header::is_hop_by_hop(headers, name);
         for name in &self.keys {
             if header::has_twin(headers, name) {
                 return Err(Refusal::KeyInvalid(format!(

@@ -9,10 +9,11 @@ use super::client_print::{self, Shown};
 use super::content::Entity;
 use super::source::{self, Body, View};
 use super::{
-    Caller, Named, Names, Refusal, Request, Settings, also, dated, derive, fingerprint, frame, issued, namespace_tag,
-    refuse_missing, scope,
+    Caller, Named, Names, Refusal, Request, Seen, Settings, also, derive, derive_from, fingerprint, frame,
+    namespace_tag, scope,
 };
 use crate::machine::{Arrival, NamespaceTag, Print};
+use crate::upstream::headers::Kinds;
 
 /// A route's way to name operations, ready for use.
 #[derive(Debug, Clone)]
@@ -26,7 +27,13 @@ pub struct Naming {
     words: [u32; 2],
     /// What a request shows of credentials that has none of the fields that are asked for.
     bare: Option<Print>,
+    /// Whether all that names an operation is in a request's head.
+    in_head: bool,
 }
+
+/// What the head of a request has shown; nothing where the whole request has to be looked at.
+#[derive(Debug)]
+pub struct Head<'a>(Option<Seen<'a>>);
 
 impl Naming {
     /// As these settings want it.
@@ -37,27 +44,31 @@ impl Naming {
             also: settings.also.as_ref().map(|also| namespace_tag(&also.namespace)),
             words: [false, true].map(|told| fingerprint::settings_word(&settings.fingerprint, told)),
             bare: scope::credentials(&settings, &HeaderMap::new()),
+            in_head: settings.also.is_none()
+                && settings.fingerprint.client.is_none()
+                && settings.sources.iter().all(source::is_in_head),
             settings: Arc::new(settings),
         }
     }
 
-    /// Refuses what the head alone shows to be refused, before the body is read.
-    ///
-    /// [`identify`](Self::identify) looks at everything again: this only saves reading a body for nothing.
+    /// Refuses what the head alone shows to be refused, before the body is read. Its fields are of these kinds.
     ///
     /// # Errors
     /// When the request cannot name an operation, whatever its body.
-    pub fn check_head(&self, headers: &HeaderMap, query: Option<&str>, caller: &Caller) -> Result<(), Refusal> {
+    pub fn check_head(
+        &self,
+        headers: &HeaderMap,
+        kinds: Kinds,
+        query: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Head<'_>, Refusal> {
         let settings = &*self.settings;
-        self.names.check(headers)?;
+        self.names.check(headers, kinds)?;
         client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
         let view = View { headers, query, body: None };
-        let found = source::find(&settings.sources, &view)?;
-        refuse_missing(settings, &found, &view)?;
-        dated::made(settings, &found)?;
+        let seen = Seen::of(settings, &view, caller)?;
         also::check_head(settings, &view, caller)?;
-        let scope = scope::values(&settings.scope, headers, caller)?;
-        issued::recognise(settings, &found, &scope).map(|_| ())
+        Ok(Head(Some(seen).filter(|_| self.in_head)))
     }
 
     /// Names the operation that a request asks for.
@@ -67,9 +78,20 @@ impl Naming {
     /// # Errors
     /// When the key is missing or malformed, or the scope's value is missing.
     pub fn identify(&self, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
+        self.identify_after(Head(None), request)
+    }
+
+    /// The same of a request whose head was checked, and has shown this.
+    ///
+    /// # Errors
+    /// As of [`identify`](Self::identify).
+    pub fn identify_after(&self, head: Head<'_>, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
         let (settings, request) = (&*self.settings, request.into());
         let body = Body::new(&request, settings);
-        let derived = derive(settings, &self.names, &request, &body)?;
+        let derived = match head.0 {
+            Some(seen) => derive_from(settings, seen),
+            None => derive(settings, &self.names, &request, &body)?,
+        };
         derived.check_print(&body)?;
         let Some(key) = &derived.key else {
             return Ok(Named::Unkeyed);

@@ -1,5 +1,7 @@
 //! Netstrings: bytes side by side that can be taken apart in one way only, and that people can read. It hashes nothing.
 
+use std::io::Write;
+
 /// Netstrings, one behind the other.
 #[derive(Default)]
 pub(super) struct Netstrings(Vec<u8>);
@@ -8,8 +10,8 @@ impl Netstrings {
     /// How many bytes there are, a colon, the bytes, a comma.
     pub(super) fn put(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let bytes = bytes.as_ref();
-        self.0.extend_from_slice(bytes.len().to_string().as_bytes());
-        self.0.push(b':');
+        // Writing to a vector cannot fail.
+        drop(write!(self.0, "{}:", bytes.len()));
         self.0.extend_from_slice(bytes);
         self.0.push(b',');
         self

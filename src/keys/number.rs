@@ -81,6 +81,15 @@ impl<'a> Number<'a> {
     }
 }
 
+/// How many bytes a whole number takes at the start of `text` that is spelled there in its one way. None does not say that
+/// there is no such number.
+pub(super) fn whole(text: &[u8]) -> Option<usize> {
+    let digits = digits(text, 0);
+    let goes_on = matches!(text.get(digits.len()), Some(b'.' | b'e' | b'E'));
+    let spelled = matches!(digits, [b'0'..=b'9'] | [b'1'..=b'9', .., b'1'..=b'9']);
+    (spelled && !goes_on).then_some(digits.len())
+}
+
 /// How many digits there are up to the last one that is not zero.
 fn significant(digits: &[u8]) -> usize {
     digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)

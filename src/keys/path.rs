@@ -96,9 +96,21 @@ fn is_normal(path: &str) -> bool {
     path == "/"
         || (bytes.first() == Some(&b'/')
             && bytes.last() != Some(&b'/')
-            && bytes.iter().all(|byte| is_plain(*byte) || *byte == b'/')
-            && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/."))
+            && bytes.iter().all(|byte| STAYS[usize::from(*byte)])
+            && !bytes.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.')))
 }
+
+/// Which bytes a path in normal form may have that has no escape.
+const STAYS: [bool; 256] = {
+    let (mut stays, mut byte) = ([false; 256], 0_u8);
+    loop {
+        stays[byte as usize] = is_plain(byte) || byte == b'/';
+        if byte == u8::MAX {
+            break stays;
+        }
+        byte += 1;
+    }
+};
 
 fn push_segment(path: &mut String, raw: &str) -> Result<(), PathError> {
     let start = path.len();
@@ -188,12 +200,12 @@ fn hides_dots(segment: &str) -> bool {
     segment.split("%2F").flat_map(|part| part.split("%5C")).any(|part| part == "." || part == "..")
 }
 
-pub(super) fn is_unreserved(byte: u8) -> bool {
+pub(super) const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 /// What a segment may hold unescaped: unreserved characters, sub-delimiters, `:` and `@`.
-fn is_plain(byte: u8) -> bool {
+const fn is_plain(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@')
 }

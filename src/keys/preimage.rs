@@ -28,7 +28,7 @@ impl<'a> Preimage<'a> {
         if request.headers.get_all(CONTENT_TYPE).iter().count() > 1 {
             return None;
         }
-        let media = content::essences(&request.headers).pop().unwrap_or_default();
+        let media = content::essences(&request.headers).last().unwrap_or_default();
         let coding = body.entity().encodings.join(&b", "[..]);
         let (form, canonical) = canonical_body(body);
         Some(Self {
@@ -37,7 +37,7 @@ impl<'a> Preimage<'a> {
                 ("method", request.method.as_str().as_bytes().into()),
                 ("path", request.path.as_bytes().into()),
                 ("query", pairs(request.query.as_deref().unwrap_or_default().as_bytes()).into()),
-                ("type", media.into()),
+                ("type", media),
                 ("coding", coding.into()),
                 ("form", form.as_bytes().into()),
                 ("body", canonical),
@@ -55,8 +55,7 @@ impl<'a> Preimage<'a> {
     pub(super) fn digest(&self) -> Hash {
         let mut hasher = Sha256::new();
         for (_, part) in &self.parts {
-            hasher.update(part.len().to_string());
-            hasher.update(":");
+            hasher.update(format!("{}:", part.len()));
             hasher.update(part);
             hasher.update(",");
         }

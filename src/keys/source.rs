@@ -98,6 +98,12 @@ pub(super) fn header_names(sources: &[Source]) -> impl Iterator<Item = &HeaderNa
     })
 }
 
+/// Whether a source has its value from a request's head alone.
+pub(super) fn is_in_head(source: &Source) -> bool {
+    let is_one = |leaf: &Source| matches!(leaf.plain(), Source::Header(_) | Source::Token(_) | Source::Query(_));
+    leaves(source).iter().all(is_one)
+}
+
 /// The sources whose values people type.
 pub(super) fn typed(sources: &[Source]) -> impl Iterator<Item = &Source> {
     let leaves = sources.iter().flat_map(leaves);
@@ -106,8 +112,9 @@ pub(super) fn typed(sources: &[Source]) -> impl Iterator<Item = &Source> {
 
 /// All parts of one source. Every part is looked at even when one is absent: a malformed one is always refused.
 fn parts<'a>(source: &'a Source, view: &View<'_>) -> Result<Found<'a>, Refusal> {
-    let (mut parts, mut absent, mut needs_body) = (Vec::new(), false, false);
-    for source in leaves(source) {
+    let leaves = leaves(source);
+    let (mut parts, mut absent, mut needs_body) = (Vec::with_capacity(leaves.len()), false, false);
+    for source in leaves {
         let look = look(source, view).map_err(|what| match (source, view.body.and_then(Body::limit)) {
             (Source::Token(_), _) => Refusal::TokenInvalid(format!("The key ({source}) {what}.")),
             (_, Some(limit)) => Refusal::BodyTooLarge { limit },

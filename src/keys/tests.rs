@@ -49,14 +49,22 @@ pub(super) fn request(fields: &[(&str, &str)], body: &str) -> Request {
     }
 }
 
-/// Names one request alone.
+/// Names one request alone. What its head has shown may make no difference.
 pub(super) fn identify(settings: &Settings, request: Request) -> Result<Named, Refusal> {
-    Naming::new(settings.clone()).identify(request)
+    let (naming, kinds) = (Naming::new(settings.clone()), Kinds::of(&request.headers));
+    let named = naming.identify(request.clone());
+    if let Ok(head) = naming.check_head(&request.headers, kinds, request.query.as_deref(), &request.caller) {
+        let after = naming.identify_after(head, request);
+        assert_eq!(format!("{after:?}"), format!("{named:?}"));
+    }
+    named
 }
 
 /// Looks at one head alone.
 pub(super) fn check_head(settings: &Settings, request: &Request) -> Result<(), Refusal> {
-    Naming::new(settings.clone()).check_head(&request.headers, request.query.as_deref(), &request.caller)
+    let kinds = Kinds::of(&request.headers);
+    let naming = Naming::new(settings.clone());
+    naming.check_head(&request.headers, kinds, request.query.as_deref(), &request.caller).map(drop)
 }
 
 fn arrival(settings: &Settings, request: Request) -> Result<Arrival, Refusal> {

@@ -32,8 +32,9 @@ pub(super) fn checked(value: Value, steps: Option<&Steps>) -> Result<Option<Valu
         (value, _) => value,
     };
     match &value {
-        Value::Text(text) | Value::Typed { text, .. } if text.trim().is_empty() => Ok(None),
-        Value::Text(text) | Value::Typed { text, .. } if text.chars().count() > MAX_KEY => {
+        Value::Text(text) | Value::Typed { text, .. } if text.chars().all(char::is_whitespace) => Ok(None),
+        // No text has more characters than bytes.
+        Value::Text(text) | Value::Typed { text, .. } if text.len() > MAX_KEY && text.chars().count() > MAX_KEY => {
             Err("has more than 255 characters")
         }
         _ => Ok(Some(value)),

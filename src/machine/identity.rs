@@ -55,6 +55,13 @@ impl OperationId {
         std::array::from_fn(|at| self.0[at])
     }
 
+    /// All 64 hex digits: how the operation is named outside.
+    pub fn digits(&self) -> [u8; 64] {
+        let mut text = [0; 64];
+        hex_digits(&self.0, &mut text);
+        text
+    }
+
     /// Reads the 64 hex digits that [`Display`](fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -73,14 +80,18 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// Writes at most 32 bytes, in one piece: every guarded request names its operation to the upstream.
-fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 0xf)];
+/// Writes each byte as two lower-case hex digits, as far as there is room.
+pub fn hex_digits(bytes: &[u8], text: &mut [u8]) {
+    let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 0xf)];
     }
+}
+
+/// Writes at most 32 bytes, in one piece.
+fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [0; 64];
+    hex_digits(bytes, &mut text);
     f.write_str(std::str::from_utf8(&text[..2 * bytes.len()]).map_err(|_| fmt::Error)?)
 }
 

@@ -27,7 +27,7 @@ mod word;
 pub use admit::{Admission, Duplicate, admit};
 pub use arrival::{Also, Arrival, FINGERPRINT_VERSION, Prints};
 pub use hand_over::{HandOver, hand_over};
-pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time};
+pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time, hex_digits};
 pub use lapse::{lapse, renew};
 pub use look::{Inquiry, Sight, look};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};

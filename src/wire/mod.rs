@@ -15,6 +15,9 @@ mod upload;
 mod watch;
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use http::HeaderValue;
 
 pub use certificate::Certificate;
 pub use exchange::{Asked, Exchange};
@@ -39,12 +42,22 @@ pub struct Client {
     pub certificate: Option<Certificate>,
     /// What is going on there.
     pub exchange: Exchange,
+    /// The peer in words, once somebody has asked for it.
+    named: OnceLock<HeaderValue>,
 }
 
 impl Client {
     /// A connection of which nothing else is known yet.
     pub fn new(peer: IpAddr, secure: bool) -> Self {
-        Self { peer, direct: peer, secure, certificate: None, exchange: Exchange::default() }
+        Self { peer, direct: peer, secure, certificate: None, exchange: Exchange::default(), named: OnceLock::new() }
+    }
+
+    /// The peer as fields name it.
+    pub fn named(&self) -> &HeaderValue {
+        self.named.get_or_init(|| {
+            // An address has no other signs than a field may have.
+            HeaderValue::try_from(self.peer.to_canonical().to_string()).unwrap_or(HeaderValue::from_static("unknown"))
+        })
     }
 
     /// The scheme that requests on this connection came by.

@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::gateway::{Found, Guard, Place, Problem, Route, Routes, Target, check_fields};
 use crate::jwt::Standing;
 use crate::keys::{self, Caller, Explanation, TokenParts};
+use crate::upstream::headers::Kinds;
 
 /// A request, whole.
 pub(super) struct Asked {
@@ -90,11 +91,12 @@ struct Way {
 }
 
 fn find(settings: &Settings, asked: &Asked) -> Result<Way, Problem> {
-    let target = Target::of(&asked.head)?;
+    let kinds = Kinds::of(&asked.head.headers);
+    let target = Target::of(&asked.head, kinds)?;
     let place = Place::of(&target, asked.head.uri.path())?;
     let routes = Routes::new(&settings.gateway.routes);
     let found = routes.find(&asked.head, &place).ok_or(Problem::NoRoute)?;
-    let fields = check_fields(&asked.head, &place, &routes, settings.gateway.underscore_headers);
+    let fields = check_fields(&asked.head, kinds, &place, &routes, settings.gateway.underscore_headers);
     let parameters = place.parameters(&settings.gateway.routes[found.index]);
     Ok(Way { target, found, parameters, fields })
 }

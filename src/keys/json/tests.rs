@@ -43,8 +43,9 @@ fn the_first_byte_that_is_not_plain_is_found_wherever_it_stands() {
             // What stands behind it may look alike.
             let text = [&vec![b'z'; before][..], &[byte, b'"', byte, 0xff, b'\\'], &[b'!'; 9]].concat();
             let ends = matches!(byte, b'"' | b'\\' | 0..=0x1f);
-            assert_eq!(plain(&text), Some(before + usize::from(!ends)), "{byte} at {before}");
-            assert_eq!(plain(&vec![b' '; before]), None);
+            assert_eq!(string::plain(&text, 0), Some(before + usize::from(!ends)), "{byte} at {before}");
+            assert_eq!(string::plain(&text, text.len() + 1), None);
+            assert_eq!(string::plain(&vec![b' '; before], 0), None);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! `X-Forwarded-*` and `Forwarded`: what this hop saw, after what trusted hops before it saw.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Hop, fields, set as set_line};
+use super::{Hop, Kinds};
 use crate::wire::Network;
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -15,7 +15,7 @@ static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Whether a field of this name says who asked, how, or for which host.
 pub fn is_forwarding(name: &HeaderName) -> bool {
-    *name == FORWARDED || fields::starts_with(name, "x-forwarded-")
+    Kinds::one(name).any(Kinds::FORWARDING)
 }
 
 /// Who sent a request: the peer, unless it is a trusted proxy that names another. Behind several of them it is the last
@@ -41,49 +41,51 @@ pub fn believed(came: &HeaderMap, peer: IpAddr, trusted: &[Network]) -> IpAddr {
 }
 
 /// Whether a field that came is not copied: because [`Said`] says it anew, or because nobody vouches for it.
-pub(super) fn is_replaced(name: &HeaderName, trusted: bool) -> bool {
-    let ours = *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name);
+pub(super) fn is_replaced(name: &HeaderName, kind: Kinds, trusted: bool) -> bool {
     // With underscores it is not the field that trusted proxies set, and yet some servers would take it for that.
-    let forged = !trusted || name.as_str().contains('_');
-    ours || (forged && fields::starts_with(name, "x-forwarded-"))
+    let forged = !trusted || kind.any(Kinds::UNDERSCORE);
+    kind.any(Kinds::FORWARDING) && (forged || *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name))
 }
 
 /// Who asked, how and for which host, in one line each.
-pub(super) struct Said<'a> {
-    by: Vec<u8>,
-    proto: Cow<'a, [u8]>,
-    host: Option<Cow<'a, [u8]>>,
-    forwarded: Option<Vec<u8>>,
+pub(super) struct Said {
+    by: Option<HeaderValue>,
+    proto: Option<HeaderValue>,
+    host: Option<HeaderValue>,
+    forwarded: Option<HeaderValue>,
 }
 
-/// What there is to be said. `came` holds the fields as they came.
+/// What there is to be said. `came` holds the fields as they came, which are of these kinds.
 ///
 /// The peer is added to what trusted proxies say of the client. Their scheme and host stay as they are: these speak of
-/// the client's own connection, and this hop's would only hide them.
-pub(super) fn said<'a>(came: &HeaderMap, hop: &Hop<'a>) -> Said<'a> {
+/// the client's own connection, and this hop's would only hide them. Bytes that cannot stand in a field are not said.
+pub(super) fn said(came: &HeaderMap, kinds: Kinds, hop: &Hop<'_>) -> Said {
+    let (by, proto, host) = (hop.named.clone(), HeaderValue::from_static(hop.scheme), hop.host.cloned());
+    if !kinds.any(Kinds::FORWARDING) {
+        return Said { by: Some(by), proto: Some(proto), host, forwarded: None };
+    }
     let known = |name: &HeaderName| if hop.trusted { one_line(came, name) } else { None };
-    let peer = hop.peer.to_canonical();
+    let value = |line: Vec<u8>| HeaderValue::from_maybe_shared(Bytes::from(line)).ok();
     Said {
-        by: appended(known(&FOR), &peer.to_string()),
-        proto: known(&PROTO).map_or(Cow::Borrowed(hop.scheme.as_bytes()), Cow::Owned),
-        host: known(&HOST).map(Cow::Owned).or_else(|| hop.host.map(|host| Cow::Borrowed(host.as_bytes()))),
+        by: value(appended(known(&FOR), by.as_bytes())),
+        proto: known(&PROTO).map_or(Some(proto), value),
+        host: known(&HOST).map_or(host, value),
         // Seldom used, so only where the request has it.
-        forwarded: came.contains_key(FORWARDED).then(|| appended(known(&FORWARDED), &element(peer, hop))),
+        forwarded: came
+            .contains_key(FORWARDED)
+            .then(|| value(appended(known(&FORWARDED), element(hop).as_bytes())))
+            .flatten(),
     }
 }
 
-impl Said<'_> {
+impl Said {
     /// Says it.
-    pub(super) fn set(&self, out: &mut HeaderMap) {
-        // For these, and for what follows them.
-        out.reserve(8);
-        set_line(out, &FOR, &self.by);
-        set_line(out, &PROTO, &self.proto);
-        if let Some(host) = &self.host {
-            set_line(out, &HOST, host);
-        }
-        if let Some(forwarded) = &self.forwarded {
-            set_line(out, &FORWARDED, forwarded);
+    pub(super) fn set(self, out: &mut HeaderMap) {
+        let said = [(&FOR, self.by), (&PROTO, self.proto), (&HOST, self.host), (&FORWARDED, self.forwarded)];
+        for (name, value) in said {
+            if let Some(value) = value {
+                out.insert(name, value);
+            }
         }
     }
 }
@@ -95,19 +97,19 @@ fn one_line(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
     if lines.is_empty() { None } else { Some(lines.join(&b", "[..])) }
 }
 
-fn appended(line: Option<Vec<u8>>, last: &str) -> Vec<u8> {
+fn appended(line: Option<Vec<u8>>, last: &[u8]) -> Vec<u8> {
     let mut line = line.map_or_else(Vec::new, |line| [&line[..], b", "].concat());
-    line.extend_from_slice(last.as_bytes());
+    line.extend_from_slice(last);
     line
 }
 
 /// This hop in the words of RFC 7239.
-fn element(peer: IpAddr, hop: &Hop<'_>) -> String {
-    let peer = match peer {
+fn element(hop: &Hop<'_>) -> String {
+    let peer = match hop.peer.to_canonical() {
         IpAddr::V4(peer) => peer.to_string(),
         IpAddr::V6(peer) => format!("\"[{peer}]\""),
     };
-    let host = hop.host.map(|host| host.replace('\\', "\\\\").replace('"', "\\\""));
+    let host = hop.host.and_then(|host| host.to_str().ok()).map(|host| host.replace('\\', "\\\\").replace('"', "\\\""));
     let host = host.map(|host| format!(";host=\"{host}\"")).unwrap_or_default();
     format!("for={peer}{host};proto={}", hop.scheme)
 }

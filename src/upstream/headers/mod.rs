@@ -2,6 +2,7 @@
 
 mod fields;
 mod forwarded;
+mod kinds;
 mod replay;
 mod trace;
 mod via;
@@ -12,8 +13,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
-pub use fields::{is_reserved, is_spelling_of, nominated};
+pub use fields::{is_reserved, nominated};
 pub use forwarded::{believed, is_forwarding};
+pub use kinds::Kinds;
 pub use replay::{replayable, replayed, vary_by_origin};
 pub use trace::{LONGEST_ID, ids};
 pub use via::Via;
@@ -24,17 +26,22 @@ static OPERATION: HeaderName = HeaderName::from_static("oncegate-operation");
 static ATTEMPT: HeaderName = HeaderName::from_static("oncegate-attempt");
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// The most fields that a request or an answer gets on its way, as a rule.
+const ADDED: usize = 9;
+
 /// The last step of a request's way to this gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop<'a> {
     /// Who is connected.
     pub peer: IpAddr,
+    /// The same as `X-Forwarded-For` names it.
+    pub named: &'a HeaderValue,
     /// Whether the peer's own forwarding fields are believed.
     pub trusted: bool,
     /// How the request came: `http` or `https`.
-    pub scheme: &'a str,
+    pub scheme: &'static str,
     /// The `Host` that the request was sent to, if it said one.
-    pub host: Option<&'a str>,
+    pub host: Option<&'a HeaderValue>,
     /// The protocol's version.
     pub version: Version,
 }
@@ -48,22 +55,28 @@ pub struct Manner<'a> {
     pub drop_underscores: bool,
 }
 
-/// The fields of a request as they go to the upstream.
+/// The fields of a request as they go to the upstream, with room for those that say which attempt it is. They are of these
+/// kinds.
 ///
 /// Fields of this hop and the gateway's own are gone; forwarding and tracing fields say what this hop knows. All others
 /// keep their bytes, their lines and their order.
-pub fn outbound(headers: HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
-    let named = fields::named_by_connection(&headers);
-    let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
-    let said = forwarded::said(&headers, hop);
-    let mut out = without(headers, |name, value| {
-        fields::ends_here(name, &named, chunked)
-            || fields::is_awaited_continue(name, value)
-            || (manner.drop_underscores && name.as_str().contains('_'))
-            || forwarded::is_replaced(name, hop.trusted)
-    });
+pub fn outbound(headers: HeaderMap, kinds: Kinds, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
+    let said = forwarded::said(&headers, kinds, hop);
+    let mut out = headers;
+    let dropped = if manner.drop_underscores { Kinds::UNDERSCORE } else { Kinds::default() };
+    if kinds.any(fields::ENDING.and(Kinds::EXPECT).and(Kinds::FORWARDING).and(dropped)) {
+        let ends = fields::Ends::of(&out, kinds);
+        out = without(out, |name, value| {
+            let kind = Kinds::one(name);
+            ends.holds(name, kind)
+                || kind.any(dropped)
+                || fields::is_awaited_continue(kind, value)
+                || forwarded::is_replaced(name, kind, hop.trusted)
+        });
+    }
+    out.reserve(ADDED);
     said.set(&mut out);
-    trace::set(&mut out);
+    trace::set(&mut out, kinds);
     if let Some(via) = manner.via {
         via.sign(&mut out, hop.version);
     }
@@ -72,34 +85,48 @@ pub fn outbound(headers: HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> Header
 
 /// The fields without some. All others keep their order, which removing one by one would shuffle.
 fn without(headers: HeaderMap, gone: impl Fn(&HeaderName, &HeaderValue) -> bool) -> HeaderMap {
-    if !headers.iter().any(|(name, value)| gone(name, value)) {
-        return headers;
-    }
-    let mut kept = HeaderMap::with_capacity(headers.keys_len() + 8);
-    for (name, value) in headers.iter().filter(|(name, value)| !gone(name, value)) {
-        kept.append(name, value.clone());
+    let mut kept = HeaderMap::with_capacity(headers.keys_len() + ADDED);
+    let mut name = None;
+    for (next, value) in headers {
+        // A further line of a field comes without its name.
+        name = next.or(name);
+        if let Some(name) = name.as_ref().filter(|name| !gone(name, &value)) {
+            kept.append(name, value);
+        }
     }
     kept
 }
 
-/// The origin of the page that asks, if one does: the field's one line.
-pub fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
+/// The origin of the page that asks, if one does: the field's one line. The fields are of these kinds.
+pub fn origin(headers: &HeaderMap, kinds: Kinds) -> Option<&HeaderValue> {
+    if !kinds.any(Kinds::ORIGIN) {
+        return None;
+    }
     let mut lines = headers.get_all(ORIGIN).iter();
     let line = lines.next()?;
     lines.next().is_none().then_some(line)
 }
 
 /// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none: the operation's
-/// own, or that of this claim.
-pub fn mark_attempt(headers: &mut HeaderMap, operation: &OperationId, claim: Option<AttemptId>, number: u32) {
-    let digest = operation.to_string();
-    headers.reserve(3);
-    if !headers.contains_key(&IDEMPOTENCY_KEY) {
-        let key = claim.map_or_else(|| format!("og-{digest}"), |claim| format!("og-{digest}-{claim}"));
-        set(headers, &IDEMPOTENCY_KEY, key.as_bytes());
+/// own, or that of this claim. What came with it is of these kinds.
+pub fn mark_attempt(
+    headers: &mut HeaderMap,
+    kinds: Kinds,
+    operation: &OperationId,
+    claim: Option<AttemptId>,
+    number: u32,
+) {
+    let digest = operation.digits();
+    if !kinds.any(Kinds::IDEMPOTENCY_KEY) {
+        let mut key = [b"og-", &digest[..]].concat();
+        if let Some(claim) = claim {
+            key.extend_from_slice(format!("-{claim}").as_bytes());
+        }
+        set(headers, &IDEMPOTENCY_KEY, &key);
     }
-    set(headers, &OPERATION, digest.as_bytes());
-    headers.insert(&ATTEMPT, HeaderValue::from(number));
+    set(headers, &OPERATION, &digest);
+    let number = if number == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(number) };
+    headers.insert(&ATTEMPT, number);
 }
 
 /// The fields of a request by which the gateway itself asks about an operation; none when the given ones are no fields.
@@ -115,18 +142,22 @@ pub fn of_probe(given: &[(Bytes, Bytes)], operation: &OperationId) -> Option<Hea
     }
     out.entry(USER_AGENT).or_insert(HeaderValue::from_static("oncegate"));
     out.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
-    set(&mut out, &OPERATION, operation.to_string().as_bytes());
-    trace::set(&mut out);
+    set(&mut out, &OPERATION, &operation.digits());
+    let kinds = Kinds::of(&out);
+    trace::set(&mut out, kinds);
     Some(out)
 }
 
 /// Takes from an answer what does not go to the client: fields of this hop, and marks that only the gateway sets.
 pub fn inbound(headers: &mut HeaderMap) {
-    let named = fields::named_by_connection(headers);
-    let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
-    *headers = without(std::mem::take(headers), |name, _| {
-        fields::ends_here(name, &named, chunked) || fields::is_gateway_mark(name)
-    });
+    let kinds = Kinds::of(headers);
+    if kinds.any(fields::ENDING.and(Kinds::MARK)) {
+        let ends = fields::Ends::of(headers, kinds);
+        *headers = without(std::mem::take(headers), |name, _| {
+            let kind = Kinds::one(name);
+            ends.holds(name, kind) || kind.any(Kinds::MARK)
+        });
+    }
 }
 
 /// Sets a field to one line. Bytes that cannot stand in a field are not sent.

@@ -1,19 +1,14 @@
 //! What a record keeps of an answer's fields, and what of that a replay shows. Who may have a replay is decided
 //! elsewhere.
 
-use bytes::Bytes;
-use http::header::{
-    AGE, ALT_SVC, CONTENT_LENGTH, DATE, HeaderName, ORIGIN, RETRY_AFTER, SERVER, SET_COOKIE, TRANSFER_ENCODING, VARY,
-    VIA, WWW_AUTHENTICATE,
-};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue};
 
-use super::fields;
+use super::{Kinds, fields};
 
-/// Families of fields that speak of one moment, one caller or one connection.
-const PASSING_FAMILIES: [&str; 3] = ["proxy-", "ratelimit-", "x-ratelimit-"];
-/// Further such fields.
-const PASSING: [&str; 4] = ["authentication-info", "ratelimit", "traceparent", "x-request-id"];
+/// How many bytes a field usually has, name and value.
+const USUAL: usize = 48;
 /// The family of fields that speak to the pages of one origin.
 const TO_PAGES: &str = "access-control-";
 /// Under this name a record keeps the origin that its `Access-Control-*` fields were meant for. No answer has a field of
@@ -26,19 +21,32 @@ const RECORDED_ORIGIN: &str = "oncegate-origin";
 /// framing, nor the gateway's own marks. `origin` is the one that the request came from: what the answer says to its
 /// pages is kept together with it.
 pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&HeaderValue>) -> Vec<(Bytes, Bytes)> {
-    let named = fields::named_by_connection(headers);
+    let connection = if headers.contains_key(CONNECTION) { Kinds::CONNECTION } else { Kinds::default() };
+    let ends = fields::Ends::of(headers, connection);
     let stays = |name: &HeaderName| {
-        let framing = *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING;
-        let ours = fields::ends_here(name, &named, false) || fields::is_gateway_mark(name) || *name == VIA;
-        let passing = is_passing(name) || (origin.is_none() && is_to_pages(name));
-        !framing && !ours && (!passing || allow.contains(name))
+        let kind = Kinds::one(name);
+        let ours = ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)) || *name == CONTENT_LENGTH;
+        !ours && (!(is_passing(name) || (origin.is_none() && is_to_pages(name))) || allow.contains(name))
     };
-    let kept = headers.iter().filter(|(name, _)| stays(name));
-    let mut kept: Vec<_> = kept.map(|(name, value)| (bytes(name), bytes(value))).collect();
+    let mut text = Copied(BytesMut::with_capacity(USUAL * headers.len()));
+    let mut kept = Vec::with_capacity(headers.len() + 2);
+    for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
+        kept.push((text.copy(name.as_str().as_bytes()), text.copy(value.as_bytes())));
+    }
     if let Some(origin) = origin.filter(|_| headers.keys().any(is_to_pages)) {
-        kept.push((Bytes::from_static(RECORDED_ORIGIN.as_bytes()), bytes(origin)));
+        kept.push((Bytes::from_static(RECORDED_ORIGIN.as_bytes()), Bytes::copy_from_slice(origin.as_bytes())));
     }
     kept
+}
+
+/// Short texts that share one piece of memory.
+struct Copied(BytesMut);
+
+impl Copied {
+    fn copy(&mut self, text: &[u8]) -> Bytes {
+        self.0.extend_from_slice(text);
+        self.0.split().freeze()
+    }
 }
 
 /// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
@@ -75,16 +83,22 @@ pub fn vary_by_origin(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether a field speaks of one moment, one caller or one connection.
 fn is_passing(name: &HeaderName) -> bool {
-    [SET_COOKIE, WWW_AUTHENTICATE, DATE, SERVER, AGE, ALT_SVC, RETRY_AFTER].contains(name)
-        || PASSING.contains(&name.as_str())
-        || PASSING_FAMILIES.iter().any(|family| name.as_str().starts_with(family))
+    let name = name.as_str();
+    match name.as_bytes().first() {
+        Some(b'a') => matches!(name, "age" | "alt-svc" | "authentication-info"),
+        Some(b'd') => name == "date",
+        Some(b'p') => name.starts_with("proxy-"),
+        Some(b'r') => matches!(name, "retry-after" | "ratelimit") || name.starts_with("ratelimit-"),
+        Some(b's') => matches!(name, "server" | "set-cookie"),
+        Some(b't') => name == "traceparent",
+        Some(b'w') => name == "www-authenticate",
+        Some(b'x') => name == "x-request-id" || name.starts_with("x-ratelimit-"),
+        _ => false,
+    }
 }
 
 fn is_to_pages(name: &HeaderName) -> bool {
     name.as_str().starts_with(TO_PAGES)
-}
-
-fn bytes(text: impl AsRef<[u8]>) -> Bytes {
-    Bytes::copy_from_slice(text.as_ref())
 }

@@ -18,14 +18,17 @@ fn texts(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
+static PEER: HeaderValue = HeaderValue::from_static("192.0.2.7");
+static SHOP: HeaderValue = HeaderValue::from_static("shop.example");
+
 fn hop(trusted: bool) -> Hop<'static> {
-    let version = Version::HTTP_11;
-    Hop { peer: [192, 0, 2, 7].into(), trusted, scheme: "http", host: Some("shop.example"), version }
+    let (peer, version) = ([192, 0, 2, 7].into(), Version::HTTP_11);
+    Hop { peer, named: &PEER, trusted, scheme: "http", host: Some(&SHOP), version }
 }
 
 /// Without a name in `Via`, with every underscore.
 fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
-    super::outbound(headers.clone(), hop, Manner { via: None, drop_underscores: false })
+    super::outbound(headers.clone(), Kinds::of(headers), hop, Manner { via: None, drop_underscores: false })
 }
 
 /// What goes out, without the fields that every request gets.
@@ -161,7 +164,8 @@ fn peers_are_written_as_each_field_wants_them() {
         ("2001:db8::1", "2001:db8::1", "for=10.0.0.1, for=\"[2001:db8::1]\";proto=https"),
     ];
     for (peer, plain, forwarded) in cases {
-        let hop = Hop { peer: peer.parse().unwrap(), scheme: "https", host: None, ..hop(true) };
+        let client = crate::wire::Client::new(peer.parse().unwrap(), true);
+        let hop = Hop { peer: client.peer, named: client.named(), scheme: "https", host: None, ..hop(true) };
         let out = outbound(&map(&[("forwarded", b"for=10.0.0.1")]), &hop);
         assert_eq!(lines(&out, "x-forwarded-for"), [plain.as_bytes()]);
         assert_eq!(lines(&out, "forwarded"), [forwarded.as_bytes()]);
@@ -171,7 +175,8 @@ fn peers_are_written_as_each_field_wants_them() {
 
 #[test]
 fn a_hosts_quotes_do_not_break_out() {
-    let hop = Hop { host: Some("a\";for=\\1"), ..hop(true) };
+    let host = HeaderValue::from_static("a\";for=\\1");
+    let hop = Hop { host: Some(&host), ..hop(true) };
     let out = outbound(&map(&[("forwarded", b"for=10.0.0.1")]), &hop);
     let expected = br#"for=10.0.0.1, for=192.0.2.7;host="a\";for=\\1";proto=http"#;
     assert_eq!(lines(&out, "forwarded"), [&expected[..]]);
@@ -259,7 +264,8 @@ fn an_attempt_is_marked() {
     let operation = OperationId([0xab; 32]);
     let digest = "ab".repeat(32);
     let mut headers = map(&[("oncegate-attempt", b"9"), ("x-a", b"1")]);
-    mark_attempt(&mut headers, &operation, None, 2);
+    let kinds = Kinds::of(&headers);
+    mark_attempt(&mut headers, kinds, &operation, None, 2);
     assert_eq!(lines(&headers, "oncegate-operation"), [digest.as_bytes()]);
     assert_eq!(lines(&headers, "oncegate-attempt"), [b"2"]);
     assert_eq!(lines(&headers, "idempotency-key"), [format!("og-{digest}").as_bytes()]);
@@ -269,7 +275,7 @@ fn an_attempt_is_marked() {
 fn a_key_of_the_claim_is_another_one_each_time() {
     let key = |claim| {
         let mut headers = HeaderMap::new();
-        mark_attempt(&mut headers, &OperationId([0xab; 32]), Some(AttemptId([claim; 16])), 1);
+        mark_attempt(&mut headers, Kinds::default(), &OperationId([0xab; 32]), Some(AttemptId([claim; 16])), 1);
         lines(&headers, "idempotency-key").concat()
     };
     assert_eq!(key(1), format!("og-{}-{}", "ab".repeat(32), "01".repeat(16)).as_bytes());
@@ -279,7 +285,8 @@ fn a_key_of_the_claim_is_another_one_each_time() {
 #[test]
 fn the_clients_own_key_is_left_alone() {
     let mut headers = map(&[("idempotency-key", b"\"mine\";x=1")]);
-    mark_attempt(&mut headers, &OperationId([1; 32]), Some(AttemptId([2; 16])), 1);
+    let kinds = Kinds::of(&headers);
+    mark_attempt(&mut headers, kinds, &OperationId([1; 32]), Some(AttemptId([2; 16])), 1);
     assert_eq!(lines(&headers, "idempotency-key"), [b"\"mine\";x=1"]);
 }
 
@@ -374,7 +381,9 @@ fn a_route_may_allow_more_but_not_framing_or_marks() {
 fn the_gateway_signs_below_what_stands_in_via() {
     let via = Via::new("edge");
     let manner = Manner { via: Some(&via), drop_underscores: false };
-    let out = super::outbound(map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]), &hop(true), manner);
+    let came = map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]);
+    let kinds = Kinds::of(&came);
+    let out = super::outbound(came, kinds, &hop(true), manner);
     let [first, second, ours] = lines(&out, "via")[..] else { panic!("{out:?}") };
     assert_eq!((first, second), (&b"1.0 fred"[..], &b"1.1 p"[..]));
     assert!(ours.starts_with(b"1.1 edge-"), "{out:?}");
@@ -383,6 +392,7 @@ fn the_gateway_signs_below_what_stands_in_via() {
 #[test]
 fn names_with_underscores_stay_behind_where_they_are_told_to() {
     let came = map(&[("x_a", b"1"), ("x-a", b"2"), ("_", b"3")]);
-    let out = super::outbound(came, &hop(true), Manner { via: None, drop_underscores: true });
+    let kinds = Kinds::of(&came);
+    let out = super::outbound(came, kinds, &hop(true), Manner { via: None, drop_underscores: true });
     assert_eq!(others(&out), [("x-a", &b"2"[..])]);
 }

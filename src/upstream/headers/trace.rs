@@ -5,8 +5,9 @@ use std::num::NonZero;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
-use super::set as set_line;
+use super::{Kinds, set as set_line};
 use crate::clock::Clock;
+use crate::machine::hex_digits;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -21,22 +22,28 @@ struct Trace<'a> {
     flags: u8,
 }
 
-/// Continues or begins the trace; keeps or makes the request's id.
-pub(super) fn set(headers: &mut HeaderMap) {
-    let span = rand::random::<NonZero<u64>>();
-    let came = only(headers, &TRACEPARENT).and_then(|value| std::str::from_utf8(value).ok()).and_then(Trace::parse);
-    let parent = if let Some(Trace { id, flags }) = came {
-        format!("00-{id}-{span:016x}-{flags:02x}")
+/// Continues or begins the trace; keeps or makes the request's id. The fields that came are of these kinds.
+pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
+    let mut parent = *b"00-TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT-SSSSSSSSSSSSSSSS-01";
+    hex_digits(&rand::random::<NonZero<u64>>().get().to_be_bytes(), &mut parent[36..52]);
+    let came = if kinds.any(Kinds::TRACE) { only(headers, &TRACEPARENT) } else { None };
+    let came = came.and_then(|value| std::str::from_utf8(value).ok()).and_then(Trace::parse);
+    if let Some(Trace { id, flags }) = came {
+        parent[3..35].copy_from_slice(id.as_bytes());
+        hex_digits(&[flags], &mut parent[53..]);
     } else {
         // A state without its trace means nothing.
-        headers.remove(&TRACESTATE);
+        if kinds.any(Kinds::TRACE) {
+            headers.remove(&TRACESTATE);
+        }
         // Sampled: a trace that begins unsampled would switch the tracing of most servers behind us off.
-        format!("00-{:032x}-{span:016x}-01", rand::random::<NonZero<u128>>())
-    };
-    set_line(headers, &TRACEPARENT, parent.as_bytes());
-    if !only(headers, &REQUEST_ID).is_some_and(is_sane) {
-        let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &rand::random()).into_uuid();
-        set_line(headers, &REQUEST_ID, id.to_string().as_bytes());
+        hex_digits(&rand::random::<NonZero<u128>>().get().to_be_bytes(), &mut parent[3..35]);
+    }
+    set_line(headers, &TRACEPARENT, &parent);
+    if !(kinds.any(Kinds::REQUEST_ID) && only(headers, &REQUEST_ID).is_some_and(is_sane)) {
+        let [random @ .., _, _, _, _, _, _] = rand::random::<u128>().to_be_bytes();
+        let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &random).into_uuid();
+        set_line(headers, &REQUEST_ID, id.hyphenated().encode_lower(&mut [0; 36]).as_bytes());
     }
 }
 
