@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
 use super::{Kinds, set as set_line};
@@ -14,7 +14,7 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest `X-Request-Id` that is passed on, in bytes.
-const LONGEST_ID: usize = 128;
+pub const LONGEST_ID: usize = 128;
 
 /// What a step of a trace takes over from the one before.
 struct Trace<'a> {
@@ -45,6 +45,25 @@ pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
         let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &random).into_uuid();
         set_line(headers, &REQUEST_ID, id.hyphenated().encode_lower(&mut [0; 36]).as_bytes());
     }
+}
+
+/// A request's id, and that of its trace.
+pub type Ids<'a> = (Option<&'a HeaderValue>, Option<[u8; 32]>);
+
+/// The ids that came with a request, each if it is what it should be. Its fields are of these kinds.
+pub fn ids_that_came(headers: &HeaderMap, kinds: Kinds) -> Ids<'_> {
+    if !kinds.any(Kinds::TRACE.and(Kinds::REQUEST_ID)) {
+        return (None, None);
+    }
+    let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
+    let trace = headers.get(&TRACEPARENT).and_then(|trace| Trace::parse(trace.to_str().ok()?));
+    (id, trace.and_then(|trace| trace.id.as_bytes().try_into().ok()))
+}
+
+/// The ids that a request goes on with.
+pub fn ids_that_go(headers: &HeaderMap) -> Ids<'_> {
+    let trace = headers.get(&TRACEPARENT).and_then(|trace| trace.as_bytes().get(3..35)?.try_into().ok());
+    (headers.get(&REQUEST_ID), trace)
 }
 
 impl<'a> Trace<'a> {
