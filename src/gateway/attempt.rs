@@ -224,7 +224,8 @@ struct Wire<'a> {
 impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
         let started = Clock::instant();
-        let answer = self.upstream.send(request).await;
+        // Boxed: what an attempt is made of is moved with it, and this is the most of it.
+        let answer = Box::pin(self.upstream.send(request)).await;
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
