@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use crate::machine::{AttemptId, OperationId};
 
+type Shard = HashMap<OperationId, Entry, RandomState>;
+
 /// Lines by operation, in shards so that workers seldom meet.
 pub struct Lines {
-    shards: [Mutex<HashMap<OperationId, Entry>>; 16],
+    shards: [Mutex<Shard>; 16],
     waiting: AtomicUsize,
     most: AtomicUsize,
 }
@@ -115,11 +118,12 @@ impl Lines {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.runs(attempt)))
     }
 
-    fn runs_here(&self, id: &OperationId) -> bool {
+    /// Whether an attempt of the operation runs here.
+    pub(super) fn runs_here(&self, id: &OperationId) -> bool {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running.is_some()))
     }
 
-    fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut HashMap<OperationId, Entry>) -> T) -> T {
+    fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut Shard) -> T) -> T {
         let shard = &self.shards[usize::from(id.0[0]) % self.shards.len()];
         look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -28,7 +28,7 @@ impl Arbiter {
         if found.is_none() {
             found = self.timed(StoreOp::Load, self.store().load(id)).await?;
             if let Some(record) = found.as_ref().filter(|record| matches!(record.state, State::Completed { .. })) {
-                self.remember_completed(id, record);
+                self.remember_completed(id, record.clone(), shared.clock.now());
             }
         }
         if found.is_none() {

@@ -3,6 +3,7 @@
 
 mod amnesia;
 mod cache;
+mod claim;
 mod dispatched;
 mod doubts;
 mod few_first;
@@ -42,7 +43,7 @@ use window::Met;
 
 use crate::clock::Clock;
 use crate::machine::{
-    Admission, Arrival, AttemptId, Duplicate, Expect, OperationId, Policy, Record, Untimely, admit, asked_by,
+    Admission, Arrival, AttemptId, Duplicate, Expect, OperationId, Policy, Record, Time, Untimely, admit,
 };
 use crate::store::journal::Journal;
 use crate::store::{Reply, Store, StoreError, Written};
@@ -102,7 +103,8 @@ impl Arbiter {
     }
 
     /// Asks whether a request may act. One store round trip for a first request and for a duplicate, none for a
-    /// duplicate in the local cache. Dropped midway, it leaves nothing behind that would block the key.
+    /// duplicate in the local cache; two where the filter takes a first request for a duplicate. Dropped midway, it leaves
+    /// nothing behind that would block the key.
     ///
     /// # Errors
     /// When the store gave no answer: then nobody may act.
@@ -141,6 +143,8 @@ impl Arbiter {
                 Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
                 Met::Moved(newer) => found = self.catch_up(id, newer).await?,
             }
+        } else if perhaps_seen || self.shared.lines.runs_here(id) {
+            found = self.seen_before(id).await?;
         }
         for round in 0..ROUNDS {
             match self.round(found.as_ref(), arrival, terms, attempt).await? {
@@ -175,7 +179,7 @@ impl Arbiter {
                 let pending = Pending::new(self, *id, &record, &terms.policy);
                 // What it was written over: a further attempt's, over the doubt that it knows of.
                 let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
-                match self.stands(id, expect, &record, &terms.policy, pending).await? {
+                match self.stands(id, expect, &record, &terms.policy, pending, now).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
                     Written::Lost(newer) => Round::Again(newer),
                 }
@@ -187,7 +191,7 @@ impl Arbiter {
                     Met::Moved(newer) => Round::Again(newer),
                 }
             }
-            Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy).await? {
+            Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy, now).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),
                 Written::Lost(newer) => Round::Again(newer),
             },
@@ -197,6 +201,15 @@ impl Arbiter {
                 known => Round::Again(known),
             },
         })
+    }
+
+    /// What the store holds of an operation that very probably has a record. A duplicate is told by that alone: only what
+    /// claims brings a record with it, and with that the digest of the canonical request. It is judged like what a lost
+    /// claim has come back with; so it is no matter how old it is by then, since whatever is written over it is
+    /// conditional on it. Nothing there, a claim follows.
+    async fn seen_before(&self, id: &OperationId) -> Result<Option<Record>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+        self.catch_up(id, found).await
     }
 
     fn ask_filter(&self, id: &OperationId) -> bool {
@@ -213,92 +226,6 @@ impl Arbiter {
             Admission::Duplicate(duplicate) => Some(duplicate),
             Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } | Admission::Untimely(_) => None,
         }
-    }
-
-    /// Writes a claim, unless this gateway knows of an attempt that the store has lost: then that is written, and is
-    /// what the claim has lost to.
-    async fn claim(
-        self: &Arc<Self>,
-        id: &OperationId,
-        expect: Expect,
-        record: &Record,
-        policy: &Arc<Policy>,
-    ) -> Result<Written, StoreError> {
-        let (dispatched, clock) = (&self.shared.dispatched, &self.shared.clock);
-        if expect == Expect::Absent
-            && let Some(known) = dispatched.known(id, clock.now())
-        {
-            return Box::pin(self.instead(id, &known, record, policy)).await.map(Written::Lost);
-        }
-        // If this future is dropped or the call fails, the claim may be written all the same.
-        let pending = Pending::new(self, *id, record, policy);
-        let written = match self.timed(StoreOp::Reserve, self.store.write(id, expect, record)).await {
-            Ok(written) => written,
-            Err(error @ StoreError::Unacknowledged(_)) => {
-                self.shared.metrics.redis().unacknowledged();
-                drop(pending);
-                self.withdraw_soon(*id, record.fence.attempt);
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        };
-        match written {
-            Written::Done => self.stands(id, expect, record, policy, pending).await,
-            Written::Lost(newer) => {
-                pending.answered();
-                Ok(Written::Lost(newer))
-            }
-        }
-    }
-
-    /// A claim stands, and gives the right to act; unless this gateway knows of another attempt by now, dispatched between
-    /// the two looks and lost or freed since. Then nobody acts on the claim.
-    async fn stands(
-        self: &Arc<Self>,
-        id: &OperationId,
-        expect: Expect,
-        claim: &Record,
-        policy: &Arc<Policy>,
-        pending: Pending<'_>,
-    ) -> Result<Written, StoreError> {
-        let (dispatched, now) = (&self.shared.dispatched, self.shared.clock.now());
-        if !self.may_act_on(id, expect) {
-            // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
-            return Err(begun_elsewhere(id));
-        }
-        let known = if expect == Expect::Absent {
-            dispatched.begin_unknown(id, claim, now)
-        } else {
-            dispatched.begin(id, claim, now);
-            None
-        };
-        match known {
-            None => {
-                pending.answered();
-                Ok(Written::Done)
-            }
-            Some(known) if known.running => {
-                drop(pending);
-                self.withdraw_soon(*id, claim.fence.attempt);
-                Ok(Written::Lost(self.running(id, policy)))
-            }
-            Some(known) => {
-                let lost = asked_by(known.record, claim);
-                let found = Box::pin(self.recall(id, Expect::Fence(claim.fence), &lost, policy)).await?;
-                pending.answered();
-                Ok(Written::Lost(found))
-            }
-        }
-    }
-
-    /// Takes a claim back that is known to be written, and that nobody acts on: there is a store to answer at once.
-    fn withdraw_soon(self: &Arc<Self>, id: OperationId, attempt: AttemptId) {
-        let arbiter = Arc::clone(self);
-        self.shared.tasks.spawn(async move {
-            if let Err(error) = arbiter.shared.unconfirmed.withdraw_claim(&arbiter, id, attempt).await {
-                tracing::debug!(operation = %id.short(), %error, "a claim that was not acknowledged still waits");
-            }
-        });
     }
 
     /// What the store holds, or would if it had not lost it.
@@ -354,13 +281,13 @@ impl Arbiter {
 
     fn remember(&self, id: &OperationId, duplicate: &Duplicate) {
         if let Duplicate::Completed(record) | Duplicate::Stranger(record) = duplicate {
-            self.remember_completed(id, record);
+            self.remember_completed(id, record.clone(), self.shared.clock.now());
         }
     }
 
-    fn remember_completed(&self, id: &OperationId, record: &Record) {
+    fn remember_completed(&self, id: &OperationId, record: Record, now: Time) {
         self.shared.filter.insert(id);
-        self.shared.cache.insert(*id, record.clone(), self.shared.clock.now());
+        self.shared.cache.insert(*id, record, now);
     }
 
     /// Whether this is the arbiter over the journal, whose calls are no store's.
@@ -387,8 +314,4 @@ impl Admitted {
             told => told,
         }
     }
-}
-
-fn begun_elsewhere(id: &OperationId) -> StoreError {
-    StoreError::Unavailable(format!("{} has begun under the journal meanwhile", id.short()))
 }

@@ -21,9 +21,8 @@ pub struct Permit {
     /// The second operation that the attempt holds: renewed and settled with the first.
     beside: Option<Box<Held>>,
     terms: Terms,
-    begun: Instant,
-    /// Whether the route's counters know of it: not before it is whole.
-    counted: bool,
+    /// When it was handed out: from then on the route's counters know of it.
+    begun: Option<Instant>,
     dropped: Dropped,
 }
 
@@ -52,13 +51,13 @@ pub struct Unsettled {
 impl Permit {
     pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
         let own = Held::new(&arbiter, id, record, Arc::clone(&terms.policy));
-        Self { arbiter, own, beside: None, terms, begun: Clock::instant(), counted: false, dropped: Dropped::Free }
+        Self { arbiter, own, beside: None, terms, begun: None, dropped: Dropped::Free }
     }
 
     /// The right to act is whole, and given to somebody who may use it at once.
     pub(super) fn handed_out(mut self) -> Self {
         self.terms.route.attempts_running(1);
-        (self.counted, self.begun, self.dropped) = (true, Clock::instant(), Dropped::Doubt);
+        (self.begun, self.dropped) = (Some(Clock::instant()), Dropped::Doubt);
         self
     }
 
@@ -139,8 +138,8 @@ impl Permit {
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
-        if self.counted && !matches!(ending, Ending::NotSent) {
-            self.terms.route.attempt_took(self.begun.elapsed());
+        if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
+            self.terms.route.attempt_took(begun.elapsed());
         }
         let ending = match &self.beside {
             None => ending,
@@ -189,7 +188,7 @@ impl Permit {
             Settled::Superseded => None,
         };
         match outcome {
-            Some(outcome) if self.counted => metrics.settled(outcome),
+            Some(outcome) if self.begun.is_some() => metrics.settled(outcome),
             Some(_) => {}
             None => {
                 tracing::warn!(operation = %self.own.id.short(), number = self.number(), "outcome of a superseded attempt");
@@ -218,14 +217,13 @@ impl Drop for Permit {
                     beside: self.beside.take(),
                     terms: self.terms.clone(),
                     begun: self.begun,
-                    counted: self.counted,
                     dropped: Dropped::End,
                 };
                 heir.abandon(self.dropped == Dropped::Free);
             }
             Dropped::Free | Dropped::Doubt | Dropped::End => {
                 self.all().for_each(|held| held.end(&self.arbiter));
-                if self.counted {
+                if self.begun.is_some() {
                     self.terms.route.attempts_running(-1);
                 }
             }

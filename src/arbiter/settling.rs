@@ -42,7 +42,8 @@ pub(super) async fn settle_once(
     let shared = arbiter.shared();
     let store = arbiter.store();
     let attempt = held.fence.attempt;
-    let settling = settle(held, found, ending, policy, shared.clock.now());
+    let now = shared.clock.now();
+    let settling = settle(held, found, ending, policy, now);
     // Before the record goes: from here on nobody may take its absence for a loss.
     let forgotten = settling.frees() && shared.dispatched.forget(id, attempt);
     let (written, settled, record) = match settling {
@@ -70,15 +71,16 @@ pub(super) async fn settle_once(
         Written::Lost(newer) => {
             if let (true, Some(newer)) = (forgotten, &newer) {
                 // It has moved on, and stays.
-                shared.dispatched.begin(id, newer, shared.clock.now());
+                shared.dispatched.begin(id, newer, now);
             }
             Ok(Step::Lost(newer))
         }
         Written::Done => {
-            if let (Settled::Kept(_), Some(record)) = (settled, &record) {
-                arbiter.remember_completed(id, record);
-            }
             arbiter.keep_in_mind(id, attempt, settled, record.as_ref());
+            if let (Settled::Kept(_), Some(record)) = (settled, record) {
+                // Confirmed just now, which is later: no entry is believed for longer than it may be.
+                arbiter.remember_completed(id, record, now);
+            }
             Ok(Step::Settled(settled))
         }
     }

@@ -23,7 +23,7 @@ impl Arbiter {
         match self.timed(StoreOp::Renew, self.store().write(id, Expect::Fence(found.fence), &later)).await {
             Ok(Written::Done) => {
                 shared.dispatched.stays(id, later.fence.attempt, later.expires);
-                self.remember_completed(id, &later);
+                self.remember_completed(id, later.clone(), shared.clock.now());
                 Met::Told(Duplicate::Completed(later))
             }
             Ok(Written::Lost(newer)) => Met::Moved(newer),

@@ -8,7 +8,8 @@ mod span;
 mod string;
 
 use members::Member;
-use span::{Span, copy, repeat};
+use span::{Span, repeat};
+use string::Short;
 
 use super::Steps;
 use super::number::{self, Number};
@@ -64,7 +65,7 @@ pub(super) fn scan<'a>(
         at: 0,
         out,
         // Room for what most documents have, so that it need not grow bit by bit.
-        members: Vec::with_capacity(24),
+        members: Vec::with_capacity(12),
         typed,
         watches,
         wanted: vec![None; slots],
@@ -102,17 +103,22 @@ struct Scanner<'a> {
 /// What reads a part gives none where it is no JSON.
 impl Scanner<'_> {
     fn document(&mut self) -> Option<Span> {
-        let whole = self.value()?;
-        if self.peek().is_some() {
+        let first = self.peek();
+        let (whole, _) = self.value(first)?;
+        if self.at < self.text.len() {
             return None;
         }
         Some(self.counted(whole, |watch| watch.root()))
     }
 
+    /// The value that begins with this byte, and the byte that comes next.
     #[inline(always)]
-    fn value(&mut self) -> Option<Span> {
-        let first = self.peek()?;
-        if first == b'"' { self.string() } else { self.other(first) }
+    fn value(&mut self, first: u8) -> Option<(Span, u8)> {
+        if first == b'"' {
+            return self.string().map(|(value, _, next)| (value, next));
+        }
+        let value = self.other(first)?;
+        Some((value, self.peek()))
     }
 
     /// A value that is no string, by its first byte.
@@ -137,49 +143,48 @@ impl Scanner<'_> {
         let (open, made, first) = (self.at, self.out.len(), self.members.len());
         self.at += 1;
         self.depth += 1;
-        if self.peek()? == b'}' {
-            self.at += 1;
-        } else {
-            loop {
-                let member = if self.watches.is_empty() { self.member()? } else { self.watched_member()? };
-                self.members.push(member);
-                if self.ends(b'}')? {
-                    break;
-                }
-            }
+        let mut next = self.peek();
+        while next != b'}' {
+            let member;
+            (member, next) = if self.watches.is_empty() { self.member(next)? } else { self.watched_member(next)? };
+            self.members.push(member);
+            next = self.after(next, b'}')?;
         }
+        self.at += 1;
         self.depth -= 1;
         Some(self.close(Span { start: open, end: self.at }, made, first))
     }
 
+    /// The member that begins with this byte, and the byte that comes next.
     #[inline(always)]
-    fn member(&mut self) -> Option<Member> {
-        let name = self.name()?;
-        Some(Member { name, value: self.value()? })
+    fn member(&mut self, first: u8) -> Option<(Member, u8)> {
+        let (name, order, first) = self.name(first)?;
+        let (value, next) = self.value(first)?;
+        Some((Member { order, name, value }, next))
     }
 
     #[inline(never)]
-    fn watched_member(&mut self) -> Option<Member> {
-        let name = self.name()?;
+    fn watched_member(&mut self, first: u8) -> Option<(Member, u8)> {
+        let (name, order, first) = self.name(first)?;
         let depth = self.depth - 1;
         let step = Step::Member(name.of(&self.out));
         self.watches.iter_mut().for_each(|watch| watch.enter(depth, step));
-        let value = self.value()?;
-        Some(Member { name, value: self.counted(value, |watch| watch.leave(depth)) })
+        let (value, next) = self.value(first)?;
+        Some((Member { order, name, value: self.counted(value, |watch| watch.leave(depth)) }, next))
     }
 
-    /// A member's name, with the colon behind it.
+    /// A member's name with its place in the order, and the first byte behind the colon.
     #[inline(always)]
-    fn name(&mut self) -> Option<Span> {
-        if self.peek()? != b'"' {
+    fn name(&mut self, first: u8) -> Option<(Span, u64, u8)> {
+        if first != b'"' {
             return None;
         }
-        let name = self.string()?;
-        if self.peek()? != b':' {
+        let (name, order, next) = self.string()?;
+        if next != b':' {
             return None;
         }
         self.at += 1;
-        Some(name)
+        Some((name, order, self.peek()))
     }
 
     #[inline(never)]
@@ -189,82 +194,55 @@ impl Scanner<'_> {
         self.depth += 1;
         self.out.push(b'[');
         // Where the next value begins if all is spelled as it should be so far.
-        let mut next = self.at;
-        if self.peek()? == b']' {
-            next += usize::from(next == self.at);
-            self.at += 1;
-        } else {
-            for index in 0.. {
-                let before = self.out.len();
-                if before > made + 1 {
-                    self.out.push(b',');
-                }
-                let start = self.out.len();
-                self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Element(index)));
-                let value = self.value()?;
-                let value = self.counted(value, |watch| watch.leave(depth));
-                if value == Span::NOWHERE {
-                    self.out.truncate(before);
-                } else if value.start != start {
-                    repeat(&mut self.out, value);
-                }
-                next = if value.start == next { value.end + 1 } else { usize::MAX };
-                if self.ends(b']')? {
-                    break;
-                }
-            }
+        let mut place = self.at;
+        let mut next = self.peek();
+        if next == b']' && place == self.at {
+            place += 1;
         }
+        for index in 0.. {
+            if next == b']' {
+                break;
+            }
+            let before = self.out.len();
+            if before > made + 1 {
+                self.out.push(b',');
+            }
+            let start = self.out.len();
+            self.watches.iter_mut().for_each(|watch| watch.enter(depth, Step::Element(index)));
+            let value;
+            (value, next) = self.value(next)?;
+            let value = self.counted(value, |watch| watch.leave(depth));
+            if value == Span::NOWHERE {
+                self.out.truncate(before);
+            } else if value.start != start {
+                repeat(&mut self.out, value);
+            }
+            place = if value.start == place { value.end + 1 } else { usize::MAX };
+            next = self.after(next, b']')?;
+        }
+        self.at += 1;
         self.depth -= 1;
         self.out.push(b']');
-        if next == self.at {
+        if place == self.at {
             self.out.truncate(made);
             return Some(Span { start: open, end: self.at });
         }
         Some(Span { start: made, end: self.out.len() })
     }
 
-    /// Puts an object together of the members since `first`: by name, and without the ignored ones. What was made of it
-    /// stands in `out` from `made` on.
+    /// Where an object stands that is spelled as in `sent` and has the members since `first`. What was made of it stands in
+    /// `out` from `made` on.
     fn close(&mut self, sent: Span, made: usize, first: usize) -> Span {
-        let (out, members) = (&mut self.out, &mut self.members[first..]);
-        if members::are(members, sent, out) {
-            self.members.truncate(first);
-            return sent;
-        }
-        let (places, duplicates) = members::sort(members, out);
-        self.duplicates |= duplicates;
-        let start = out.len();
-        let length: usize = members.iter().map(Member::length).sum();
-        out.resize(start + length + 2 + span::AT_ONCE, 0);
-        let (done, free) = out.split_at_mut(start);
-        free[0] = b'{';
-        let mut end = 1;
-        for at in 0..members.len() {
-            let Member { name, value } =
-                members[places.get(at).map_or(at, |place| usize::from(place.to_le_bytes()[0]))];
-            if value == Span::NOWHERE {
-                continue;
-            }
-            if value.start == name.end + 1 {
-                end = copy(done, Span { start: name.start, end: value.end }, free, end);
-            } else {
-                end = copy(done, name, free, end);
-                free[end] = b':';
-                end = copy(done, value, free, end + 1);
-            }
-            free[end] = b',';
-            end += 1;
-        }
-        // In the place of the last comma.
-        end = end.max(2);
-        free[end - 1] = b'}';
-        // Where what it was made of stands, which is needed no more.
-        if start > made {
-            out.copy_within(start..start + end, made);
-        }
-        out.truncate(made + end);
+        let members = &mut self.members[first..];
+        let object = if members::are(members, sent) {
+            sent
+        } else {
+            let (places, duplicates) = members::sort(members, &self.out);
+            self.duplicates |= duplicates;
+            members::put_together(members, &places, &mut self.out, made)
+        };
         self.members.truncate(first);
-        Span { start: made, end: made + end }
+        object
     }
 
     /// Does with a value what the watches say that have hit it. Where it stands then.
@@ -302,9 +280,12 @@ impl Scanner<'_> {
             return Some(Span { start, end: self.at });
         }
         let start = self.out.len();
-        let (number, length) = Number::read(rest)?;
-        self.at += length;
-        number.write(&mut self.out);
+        let length = number::amount(rest, &mut self.out).or_else(|| {
+            let (number, length) = Number::read(rest)?;
+            number.write(&mut self.out);
+            Some(length)
+        });
+        self.at += length?;
         Some(Span { start, end: self.out.len() })
     }
 
@@ -317,11 +298,22 @@ impl Scanner<'_> {
         Some(Span { start, end: self.at })
     }
 
+    /// The string that begins here, what it is like as a name, and the byte that comes next.
     #[inline(always)]
-    fn string(&mut self) -> Option<Span> {
+    fn string(&mut self) -> Option<(Span, u64, u8)> {
         let start = self.at;
+        let Some(Short { end, order, next }) = string::short(self.text, start) else {
+            let string = self.long_string(start)?;
+            return Some((string, string::order(string.of(&self.out)), self.peek()));
+        };
+        self.at = end;
+        Some((Span { start, end }, order, if next > b' ' { next } else { self.peek() }))
+    }
+
+    #[inline(never)]
+    fn long_string(&mut self, start: usize) -> Option<Span> {
         let end = string::plain(self.text, start + 1)?;
-        if self.text.get(end) != Some(&b'"') {
+        if self.text[end] != b'"' {
             return self.escaped(start, end);
         }
         self.at = end + 1;
@@ -349,30 +341,36 @@ impl Scanner<'_> {
         Some(Span { start: made, end: self.out.len() })
     }
 
-    /// The next byte that is no whitespace.
+    /// The next byte that is no whitespace; zero, which begins nothing, at the end of the text.
     #[inline(always)]
-    fn peek(&mut self) -> Option<u8> {
-        let mut byte = *self.text.get(self.at)?;
+    fn peek(&mut self) -> u8 {
+        let mut byte = self.text.get(self.at).copied().unwrap_or_default();
         if byte == b' ' {
             self.at += 1;
-            byte = *self.text.get(self.at)?;
+            byte = self.text.get(self.at).copied().unwrap_or_default();
         }
-        if byte > b' ' { Some(byte) } else { self.skip() }
+        if byte > b' ' { byte } else { self.skip() }
     }
 
     #[inline(never)]
-    fn skip(&mut self) -> Option<u8> {
-        let rest = self.text.get(self.at..)?;
+    fn skip(&mut self) -> u8 {
+        let rest = self.text.get(self.at..).unwrap_or_default();
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
-        self.text.get(self.at).copied()
+        self.text.get(self.at).copied().unwrap_or_default()
     }
 
-    /// Whether the container ends here, rather than go on after a comma.
+    /// The first byte of a container's next value, or the one that ends it. This is the byte behind the last value.
     #[inline(always)]
-    fn ends(&mut self, with: u8) -> Option<bool> {
-        let byte = self.peek()?;
+    fn after(&mut self, next: u8, end: u8) -> Option<u8> {
+        if next == end {
+            return Some(end);
+        }
+        if next != b',' {
+            return None;
+        }
         self.at += 1;
-        (byte == b',' || byte == with).then_some(byte == with)
+        // A comma that nothing follows.
+        Some(self.peek()).filter(|first| *first != end)
     }
 }
 

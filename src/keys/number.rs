@@ -90,6 +90,24 @@ pub(super) fn whole(text: &[u8]) -> Option<usize> {
     (spelled && !goes_on).then_some(digits.len())
 }
 
+/// Appends the one spelling of a number like an amount of money: whole digits, a point, and up to nine digits that count.
+/// How many bytes it takes at the start of `text`; None does not say that there is no number.
+pub(super) fn amount(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let whole = digits(text, 0);
+    let fraction = digits(text, whole.len() + 1);
+    let end = whole.len() + 1 + fraction.len();
+    let goes_on = matches!(text.get(end), Some(b'e' | b'E'));
+    if !matches!(whole, [b'1'..=b'9', ..]) || text.get(whole.len()) != Some(&b'.') || goes_on {
+        return None;
+    }
+    let kept = significant(fraction);
+    let exponent = u8::try_from(kept).ok().filter(|kept| (1..=9).contains(kept))?;
+    out.extend_from_slice(whole);
+    out.extend_from_slice(&fraction[..kept]);
+    out.extend_from_slice(&[b'e', b'-', b'0' + exponent]);
+    Some(end)
+}
+
 /// How many digits there are up to the last one that is not zero.
 fn significant(digits: &[u8]) -> usize {
     digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)
@@ -127,11 +145,41 @@ fn read_exponent(text: &[u8], mut at: usize) -> Option<(i128, usize)> {
 mod tests {
     use super::*;
 
+    /// Each way to read it says the same, if it says something.
     fn canonical(text: &str) -> Option<String> {
-        let (number, end) = Number::read(text.as_bytes())?;
+        let spelled = Number::read(text.as_bytes()).and_then(|(number, end)| {
+            let mut out = Vec::new();
+            number.write(&mut out);
+            (end == text.len()).then(|| String::from_utf8(out).unwrap())
+        });
         let mut out = Vec::new();
-        number.write(&mut out);
-        (end == text.len()).then(|| String::from_utf8(out).unwrap())
+        if let Some(end) = amount(text.as_bytes(), &mut out) {
+            assert_eq!(spelled.as_deref().map(str::as_bytes), (end == text.len()).then_some(&out[..]), "{text}");
+        }
+        if let Some(end) = whole(text.as_bytes()) {
+            assert_eq!(spelled.as_deref(), (end == text.len()).then_some(text), "{text}");
+        }
+        spelled
+    }
+
+    #[test]
+    fn most_numbers_are_read_the_short_way() {
+        for text in ["0", "7", "12", "101", "9007199254740993"] {
+            assert_eq!(whole(text.as_bytes()), Some(text.len()), "{text}");
+        }
+        for text in ["10", "00", "01", "-1", "", "1.5", "1e5", "1E5", "."] {
+            assert_eq!(whole(text.as_bytes()), None, "{text}");
+        }
+        for (text, expected) in
+            [("7.50", "75e-1"), ("199.90,", "1999e-1"), ("10.01 ", "1001e-2"), ("1.123456789", "1123456789e-9")]
+        {
+            let mut out = Vec::new();
+            let end = amount(text.as_bytes(), &mut out);
+            assert_eq!((end, &*out), (Some(text.trim_end_matches([',', ' ']).len()), expected.as_bytes()), "{text}");
+        }
+        for text in ["0.5", "1.0", "1.", "1", ".5", "-1.5", "1.5e1", "1.5E1", "01.5", "1.1234567891", "1x5"] {
+            assert_eq!(amount(text.as_bytes(), &mut Vec::new()), None, "{text}");
+        }
     }
 
     const FARTHEST: &str = "1e999999999999999999999999999999999999";

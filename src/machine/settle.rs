@@ -117,7 +117,7 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
     }
     let Ending::Answered { answer, retention, .. } = ending else { return Settling::Done(Settled::Doubted) };
     let expires = now.plus(remembered_for(*retention, policy));
-    let record = base.moved_to(State::Completed { at: now, answer: answer.clone() }, expires);
+    let record = base.moved_to(State::Completed { at: now, answer: answer.compact() }, expires);
     let settled = Settled::Kept(record.expires);
     Settling::Write { expect, record, settled }
 }

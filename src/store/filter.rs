@@ -12,8 +12,9 @@ use bloomfilter::Bloom;
 use crate::clock::Clock;
 use crate::machine::{OperationId, Time};
 
-/// Enough that the workers of one machine rarely meet at the same lock.
-const SHARDS: usize = 64;
+/// Enough that the workers of one machine rarely meet at the same lock, which is held for less than a microsecond; and so
+/// few that the ends of their last pages count for nothing.
+const SHARDS: usize = 16;
 
 /// So many operations in a shard spread evenly enough.
 const MANY: usize = 10_000;
@@ -68,14 +69,27 @@ const NEVER: u64 = u64::MAX;
 
 struct Shard {
     current: Bloom<u64>,
-    previous: Bloom<u64>,
-    /// Whether the previous generation holds nothing.
-    alone: bool,
+    /// None when it would hold nothing.
+    previous: Option<Bloom<u64>>,
+    layout: Layout,
     /// How many operations the current generation has taken, and how many it may.
     taken: usize,
     capacity: usize,
     /// When the current generation began.
     since: Time,
+}
+
+/// What a shard's generations are made of.
+struct Layout {
+    operations: usize,
+    rate: f64,
+    seed: [u8; 32],
+}
+
+impl Layout {
+    fn generation(&self) -> Result<Bloom<u64>, &'static str> {
+        Bloom::new_for_fp_rate_with_seed(self.operations, self.rate, &self.seed)
+    }
 }
 
 impl Filter {
@@ -93,7 +107,7 @@ impl Filter {
         }
         // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
         let seed = rand::random();
-        let shard = || Shard::new(capacity.div_ceil(SHARDS), rate, &seed, clock.now()).map(Mutex::new);
+        let shard = || Shard::new(capacity.div_ceil(SHARDS), rate, seed, clock.now()).map(Mutex::new);
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
         let filter = Self {
             shards: shards.map_err(SettingsError::Layout)?,
@@ -115,7 +129,7 @@ impl Filter {
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
     pub fn check(&self, id: &OperationId) -> bool {
         let (shard, mark) = (self.shard(id), mark(id));
-        shard.current.check(&mark) || shard.previous.check(&mark)
+        shard.current.check(&mark) || shard.previous.as_ref().is_some_and(|previous| previous.check(&mark))
     }
 
     /// Makes the operation known. A shard whose generation is full by it begins the next one.
@@ -124,9 +138,9 @@ impl Filter {
         if !shard.current.check_and_set(&mark(id)) {
             shard.taken += 1;
             if shard.taken >= shard.capacity {
-                let (since, alone) = (shard.since, shard.alone);
+                let (since, discards) = (shard.since, shard.previous.is_some());
                 shard.rotate(self.clock.now());
-                if !alone {
+                if discards {
                     self.discarded(since);
                 }
             }
@@ -204,8 +218,8 @@ impl Filter {
     pub fn clear(&self) {
         for mut shard in self.all() {
             shard.current.clear();
-            shard.previous.clear();
-            (shard.alone, shard.taken) = (true, 0);
+            shard.previous = None;
+            shard.taken = 0;
         }
         self.discarded(self.clock.now());
     }
@@ -215,8 +229,7 @@ impl Filter {
     pub fn saturate(&self) {
         for mut shard in self.all() {
             shard.current.fill();
-            shard.previous.fill();
-            (shard.alone, shard.taken) = (false, shard.capacity);
+            shard.taken = shard.capacity;
         }
     }
 
@@ -246,25 +259,32 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 impl Shard {
     /// A shard for its even share of the operations.
-    fn new(share: usize, rate: f64, seed: &[u8; 32], now: Time) -> Result<Self, &'static str> {
+    fn new(share: usize, rate: f64, seed: [u8; 32], now: Time) -> Result<Self, &'static str> {
         // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
         let capacity = share + 6 * share.isqrt();
         // Where they are few the bits are for all of them; where they are many they differ by so little that shards with
         // less than their share make up for those with more.
-        let bits_for = if share < MANY { capacity } else { share };
-        let generation = || Bloom::new_for_fp_rate_with_seed(bits_for, rate, seed);
-        Ok(Self { current: generation()?, previous: generation()?, alone: true, taken: 0, capacity, since: now })
+        let operations = if share < MANY { capacity } else { share };
+        let layout = Layout { operations, rate, seed };
+        Ok(Self { current: layout.generation()?, previous: None, layout, taken: 0, capacity, since: now })
     }
 
     fn rotate(&mut self, now: Time) {
-        std::mem::swap(&mut self.current, &mut self.previous);
-        if !self.alone {
-            self.current.clear();
+        let old = self.previous.take();
+        if self.taken > 0 {
+            // One that has been made can be made again; if not, the present one goes on, which forgets nothing too early.
+            let empty = old.map_or_else(|| self.layout.generation(), |old| Ok(cleared(old)));
+            let Ok(empty) = empty else { return };
+            self.previous = Some(std::mem::replace(&mut self.current, empty));
         }
-        self.alone = self.taken == 0;
         self.taken = 0;
         self.since = now;
     }
+}
+
+fn cleared(mut generation: Bloom<u64>) -> Bloom<u64> {
+    generation.clear();
+    generation
 }
 
 #[cfg(test)]
@@ -364,15 +384,15 @@ mod tests {
         let before = resident();
         let settings = Settings { capacity: MANY, false_positive_rate: 0.000_01, lifetime: LIFETIME };
         let filter = Filter::new(settings, clock()).unwrap();
-        let bytes: u64 = filter.all().map(|shard| (shard.current.len() + shard.previous.len()) / 8).sum();
-        assert!(bytes <= 3 * 2 * MANY as u64, "{bytes}");
+        let bytes: u64 = filter.all().map(|shard| shard.current.len() / 8).sum();
+        assert!(bytes <= 3 * MANY as u64, "{bytes}");
         insert(&filter, 0..100);
         assert!(!filter.check(&id(200)));
         // A generation that has taken nothing is not gone through either.
         filter.all().for_each(|mut shard| shard.rotate(Time(2_000)));
         let used = resident().saturating_sub(before);
         // Pages that 100 operations touch, and what other tests take meanwhile.
-        assert!(used < bytes / 8, "{used} of {bytes}");
+        assert!(used < bytes / 4, "{used} of {bytes}");
     }
 
     /// Bytes of this process that are in memory.

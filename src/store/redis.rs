@@ -1,6 +1,7 @@
 //! Records in Redis or Valkey: one key an operation, one command a reservation, one script a fenced write.
 //! It compares fences and keeps expiries; who may act is decided elsewhere.
 
+mod change;
 mod cluster;
 mod condition;
 mod deadline;
@@ -11,47 +12,35 @@ mod lines;
 mod link;
 mod newest;
 mod position;
+mod request;
 mod sentinel;
 mod server;
 mod settings;
 mod slots;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
 
+use self::change::{Change, Scripts};
 pub use self::condition::Condition;
 use self::deadline::Deadline;
 use self::faults::read;
 use self::line::{Digits, Words};
 pub use self::line::{Malformed, Replies};
 use self::lines::Lines;
-use self::link::{Answer, Link, Request, Terms};
+use self::link::{Link, Sent, Terms};
 use self::position::Position;
+use self::request::{Answer, Request};
 pub use self::server::{Persistence, Report};
 pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
 use super::codec::{self, Codec};
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, State, Time};
-
-/// Replaces the value if it begins with the fence, else tells what is there.
-const WRITE: &str = "\
-if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
-  redis.call('SET', KEYS[1], ARGV[2], 'PXAT', ARGV[3])
-  return 1
-end
-return redis.call('GET', KEYS[1])";
-
-/// Removes the value if it begins with the fence, else tells what is there.
-const REMOVE: &str = "\
-if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
-  redis.call('DEL', KEYS[1])
-  return 1
-end
-return redis.call('GET', KEYS[1])";
 
 /// How long a probe stays when the gateway dies between its writing and its removal.
 const PROBE_LIFE: Duration = Duration::from_mins(1);
@@ -66,8 +55,7 @@ pub struct RedisStore {
     terms: Arc<Terms>,
     key_prefix: Vec<u8>,
     codec: Codec,
-    write: Arc<Script>,
-    remove: Arc<Script>,
+    scripts: Arc<Scripts>,
 }
 
 impl RedisStore {
@@ -80,8 +68,7 @@ impl RedisStore {
             terms,
             key_prefix,
             codec: Codec::default(),
-            write: Arc::new(Script::new(WRITE)),
-            remove: Arc::new(Script::new(REMOVE)),
+            scripts: Arc::new(Scripts::new()),
         }
     }
 
@@ -99,8 +86,7 @@ impl RedisStore {
             terms: Arc::clone(&self.terms),
             key_prefix: self.key_prefix.clone(),
             codec: self.codec.clone(),
-            write: Arc::clone(&self.write),
-            remove: Arc::clone(&self.remove),
+            scripts: Arc::clone(&self.scripts),
         }
     }
 
@@ -138,88 +124,99 @@ impl RedisStore {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
     }
 
-    async fn load_record(&self, id: &OperationId, deadline: Deadline) -> Result<Option<Record>, StoreError> {
-        let key = self.key(id);
-        let answer = self.lines.send(&key, Request::plain(&[b"GET", &key]), deadline).await?;
-        read(&self.codec, id, answer.reply)
-    }
-
-    /// Stores a value where there is none; `Nil` says that there was none.
-    async fn reserve(&self, call: &Call<'_>, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
-        let expires = millis(expires);
-        let set: Words = &[b"SET", call.key, value, b"NX", b"GET", b"PXAT", expires.text()];
-        self.lines.send(call.key, call.request(set), call.deadline).await
-    }
-
-    /// Runs a script on what carries the fence.
-    async fn fenced(
+    /// What the reply to a `GET` says, once it has come; it is sent by the long way where that did not go out at once.
+    async fn load_record(
         &self,
-        call: &Call<'_>,
-        script: &Script,
-        fence: [u8; codec::FENCE_PREFIX_LEN],
-        value: Option<(&[u8], Time)>,
-    ) -> Result<Answer, StoreError> {
-        let (value, expires) = value.unzip();
-        let expires = millis(expires.unwrap_or_default());
-        let length = if value.is_some() { 7 } else { 5 };
-        let [known, text] = [(&b"EVALSHA"[..], &script.digest[..]), (b"EVAL", script.text)].map(|(name, script)| {
-            [name, script.as_bytes(), b"1", call.key, &fence, value.unwrap_or_default(), expires.text()]
-        });
-        let answer = self.lines.send(call.key, call.request(&known[..length]), call.deadline).await?;
-        if faults::is_unknown_script(&answer.reply) {
-            // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
-            return self.lines.send(call.key, call.request(&text[..length]), call.deadline).await;
+        id: &OperationId,
+        sent: Option<Sent<'_>>,
+        deadline: Deadline,
+    ) -> Result<Option<Record>, StoreError> {
+        let again = sent.is_none();
+        if let Some(sent) = sent
+            && let Some(reply) = sent.reply().await?
+        {
+            return read(&self.codec, id, reply);
         }
-        Ok(answer)
+        Box::pin(async move {
+            let key = self.key(id);
+            let get: Words = &[b"GET", &key];
+            let request = Request { again, ..Request::plain(get) };
+            read(&self.codec, id, self.lines.send(&key, request, deadline).await?.reply)
+        })
+        .await
     }
 
-    async fn replace(&self, call: &Call<'_>, fence: &Fence, value: &[u8], expires: Time) -> Result<Answer, StoreError> {
-        self.fenced(call, &self.write, codec::fence_prefix(fence), Some((value, expires))).await
+    /// Carries out a change, and says what came of it. It goes the long way where it has not gone out at once.
+    async fn carry_out(
+        &self,
+        id: &OperationId,
+        change: Change,
+        own: Option<Fence>,
+        sent: Option<Sent<'_>>,
+    ) -> Result<Written, StoreError> {
+        let mut again = true;
+        if let Some(sent) = sent {
+            match sent.reply().await? {
+                Some(reply) if !faults::is_unknown_script(&reply) => return self.outcome(id, &change, reply),
+                Some(_) => {}
+                None => again = false,
+            }
+        }
+        Box::pin(self.carry_out_slowly(id, change, own, again)).await
     }
 
-    async fn write_record(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
-        let key = self.key(id);
-        let wait = self.terms.settings.wait.filter(|_| is_awaited(expect, record));
-        let call = Call { key: &key, wait, deadline: self.deadline() };
-        let value = self.codec.encode(id, record)?;
-        let (written, acknowledged) = match expect {
-            Expect::Absent => {
-                let answer = self.reserve(&call, &value, record.expires).await?;
-                let found = read(&self.codec, id, answer.reply)?;
-                (found.map_or(Written::Done, |found| Written::Lost(Some(found))), answer.acknowledged)
-            }
-            Expect::Fence(fence) => {
-                let answer = self.replace(&call, &fence, &value, record.expires).await?;
-                (self.written(id, answer.reply)?, answer.acknowledged)
-            }
-        };
-        let Some(wait) = wait else { return Ok(written) };
-        match &written {
-            Written::Done => acknowledged_by(acknowledged.as_ref(), wait).map(|()| written),
-            Written::Lost(Some(found)) if found.fence == record.fence => {
+    async fn carry_out_slowly(
+        &self,
+        id: &OperationId,
+        change: Change,
+        own: Option<Fence>,
+        again: bool,
+    ) -> Result<Written, StoreError> {
+        let answer = self.send(&change, again).await?;
+        let written = self.outcome(id, &change, answer.reply)?;
+        let Some(wait) = change.wait else { return Ok(written) };
+        match (&written, own) {
+            (Written::Done, _) => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
+            (Written::Lost(Some(found)), Some(own)) if found.fence == own => {
                 // Its own, from a sending whose reply was lost with its connection: on this one nothing has been written
                 // that replicas could acknowledge. So it is written once more.
-                let answer = self.replace(&call, &record.fence, &value, record.expires).await?;
-                match self.written(id, answer.reply)? {
+                let change = change.over(codec::fence_prefix(&own));
+                let answer = self.send(&change, true).await?;
+                match self.outcome(id, &change, answer.reply)? {
                     Written::Done => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
                     newer @ Written::Lost(_) => Ok(newer),
                 }
             }
             // Somebody else's: whether it is acknowledged is for them to know.
-            Written::Lost(_) => Ok(written),
+            (Written::Lost(_), _) => Ok(written),
         }
     }
 
-    async fn remove_record(&self, id: &OperationId, fence: Fence) -> Result<Written, StoreError> {
-        let key = self.key(id);
-        let call = Call { key: &key, wait: None, deadline: self.deadline() };
-        let fence = codec::fence_prefix(&fence);
-        self.written(id, self.fenced(&call, &self.remove, fence, None).await?.reply)
+    /// Sends a change by the long way: over a connection that may have to be made, and to whom it concerns.
+    async fn send(&self, change: &Change, again: bool) -> Result<Answer, StoreError> {
+        let mut known = true;
+        loop {
+            let command = change.command(&self.scripts, known);
+            let request = Request { command: command.words(), wait: change.wait, asking: false, again };
+            let answer = self.lines.send(&change.key, request, change.deadline).await?;
+            // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
+            if !known || !faults::is_unknown_script(&answer.reply) {
+                return Ok(answer);
+            }
+            known = false;
+        }
     }
 
-    /// What a script says: 1 when it did its work, else what is there.
-    fn written(&self, id: &OperationId, reply: Value) -> Result<Written, StoreError> {
-        if reply == Value::Int(1) { Ok(Written::Done) } else { read(&self.codec, id, reply).map(Written::Lost) }
+    /// Sends a change at once, where that can be, and nobody else has to have it.
+    fn start(&self, change: &Change) -> Option<Sent<'_>> {
+        if change.wait.is_some() {
+            return None;
+        }
+        self.lines.start(change.command(&self.scripts, true).words(), change.deadline)
+    }
+
+    fn outcome(&self, id: &OperationId, change: &Change, reply: Value) -> Result<Written, StoreError> {
+        if change.is_done(&reply) { Ok(Written::Done) } else { read(&self.codec, id, reply).map(Written::Lost) }
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {
@@ -231,7 +228,7 @@ impl RedisStore {
         let (run, keys, next) = self.scan(&turn.link, &from.within(turn.at), limit, deadline).await?;
         let ids: Vec<_> = keys.iter().filter_map(|key| self.operation(key)).collect();
         // One GET each, pipelined, where MGET would hide what is not a string among what has gone meanwhile.
-        let found = join_all(ids.iter().map(|id| self.load_record(id, deadline))).await;
+        let found = join_all(ids.iter().map(|id| self.load(id))).await;
         let mut page = Page { records: vec![], unreadable: 0, next: Position::after(&turn, run, next) };
         for (id, found) in ids.into_iter().zip(found) {
             match found {
@@ -280,28 +277,43 @@ impl RedisStore {
     async fn try_out(&self) -> Result<(), StoreError> {
         let fence = Fence { attempt: AttemptId(rand::random()), version: 1 };
         let key = [&self.key_prefix[..], b"probe:", &fence.attempt.0].concat();
-        let fence = codec::fence_prefix(&fence);
-        let wait = self.terms.settings.wait;
-        let call = Call { key: &key, wait, deadline: self.deadline() };
-        let answer = self.reserve(&call, &fence, self.terms.clock.now().plus(PROBE_LIFE)).await?;
+        let (prefix, wait, deadline) = (codec::fence_prefix(&fence), self.terms.settings.wait, self.deadline());
+        let expires = self.terms.clock.now().plus(PROBE_LIFE);
+        let probe = Change::reserve(key.clone(), prefix.to_vec(), expires, deadline).awaiting(wait);
+        let answer = self.send(&probe, true).await?;
         faults::refuse(answer.reply)?;
         let acknowledged = wait.map_or(Ok(()), |wait| acknowledged_by(answer.acknowledged.as_ref(), wait));
-        faults::refuse(self.fenced(&Call { wait: None, ..call }, &self.remove, fence, None).await?.reply)?;
+        faults::refuse(self.send(&Change::remove(key, prefix, deadline), true).await?.reply)?;
         acknowledged
     }
 }
 
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
-        Box::pin(self.load_record(id, self.deadline()))
+        let deadline = self.deadline();
+        let sent = self.lines.start(&[b"GET", &self.key(id)], deadline);
+        Box::pin(self.load_record(id, sent, deadline))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        Box::pin(self.write_record(id, expect, record))
+        let value = match self.codec.encode(id, record) {
+            Ok(value) => value,
+            Err(error) => return Box::pin(ready(Err(error.into()))),
+        };
+        let wait = self.terms.settings.wait.filter(|_| is_awaited(expect, record));
+        let change = Change::reserve(self.key(id), value, record.expires, self.deadline()).awaiting(wait);
+        let change = match expect {
+            Expect::Absent => change,
+            Expect::Fence(fence) => change.over(codec::fence_prefix(&fence)),
+        };
+        let sent = self.start(&change);
+        Box::pin(self.carry_out(id, change, Some(record.fence), sent))
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        Box::pin(self.remove_record(id, fence))
+        let change = Change::remove(self.key(id), codec::fence_prefix(&fence), self.deadline());
+        let sent = self.start(&change);
+        Box::pin(self.carry_out(id, change, None, sent))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
@@ -315,32 +327,6 @@ impl Store for RedisStore {
 
     fn probe(&self) -> Reply<'_, ()> {
         Box::pin(self.try_out())
-    }
-}
-
-/// What runs on the server as one step.
-struct Script {
-    text: &'static str,
-    /// What the server knows it by, once it has run it.
-    digest: String,
-}
-
-impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, digest: redis::Script::new(text).get_hash().to_owned() }
-    }
-}
-
-/// What the requests of a call have in common.
-struct Call<'a> {
-    key: &'a [u8],
-    wait: Option<Wait>,
-    deadline: Deadline,
-}
-
-impl Call<'_> {
-    fn request<'a>(&self, command: Words<'a>) -> Request<'a> {
-        Request { command, wait: self.wait, asking: false }
     }
 }
 
@@ -373,11 +359,6 @@ fn acknowledged_by(reply: Option<&Value>, wait: Wait) -> Result<(), StoreError> 
         })),
         None => Err(StoreError::Unacknowledged("WAIT was not answered".to_owned())),
     }
-}
-
-/// A time as Redis takes it: it refuses 0 and what does not fit a signed number.
-fn millis(time: Time) -> Digits {
-    Digits::of(time.0.clamp(1, i64::MAX.cast_unsigned()))
 }
 
 /// What `SCAN` matches keys with this prefix by; the prefix's own signs mean themselves.

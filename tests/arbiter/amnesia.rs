@@ -223,7 +223,8 @@ async fn a_doubt_that_is_just_being_freed_is_not_taken_for_lost() {
             assert!(tokio::time::timeout(Duration::from_millis(20), &mut freed).await.is_err());
             request.await
         } else {
-            // The request's write is on its way, and comes when the key is free.
+            // The request's write is on its way, and comes when the key is free. It has not looked before.
+            ward.arbiter().shared().filter.clear();
             let request = tokio::spawn(request);
             tokio::task::yield_now().await;
             assert_eq!(freed.await.unwrap(), Resolved::Done(Settled::NotSent));

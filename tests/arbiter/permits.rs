@@ -5,16 +5,36 @@ use std::time::Duration;
 
 use oncegate::arbiter::{Admitted, Arbiter, Sweep, Terms};
 use oncegate::clock::Clock;
-use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, State};
+use oncegate::machine::{Arrival, Cause, Duplicate, Ending, InDoubt, Print, Settled, State};
 use tokio::task::JoinHandle;
 
-use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id, namespaces};
+use crate::ward::{CACHE, LEASE, NAMESPACE, RETENTION, Ward, answered, arrival, id, namespaces};
 
 /// What is waited for at most. Reaching it is a failed test.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Longer than any test: nobody here waits for time to pass.
 const LONG: Duration = Duration::from_mins(1);
+
+/// What the gateway knows to be there is asked for, not written over: only a claim needs the canonical digest.
+#[tokio::test]
+async fn an_exact_retry_is_told_by_its_raw_digest_alone() {
+    let ward = Ward::new(1, InDoubt::Hold, 0);
+    let told = async || {
+        let never = || panic!("the request was brought into its canonical form");
+        let retry = Arrival::new(id(1), NAMESPACE, Print([0; 16]), 1, None, never);
+        match ward.arbiter().admit(&retry, &ward.terms).await {
+            Ok(Admitted::Duplicate(duplicate)) => duplicate,
+            _ => panic!("it may act"),
+        }
+    };
+    let permit = ward.permit(1).await;
+    assert!(matches!(told().await, Duplicate::InFlight { .. }));
+    assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
+    ward.store.calls();
+    assert!(matches!(told().await, Duplicate::Completed(_)));
+    assert_eq!(ward.store.calls(), 1);
+}
 
 #[tokio::test]
 async fn a_first_request_costs_two_calls_a_duplicate_one_and_a_cached_one_none() {

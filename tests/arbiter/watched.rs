@@ -32,6 +32,7 @@ pub(crate) enum Fault {
 pub(crate) struct Watched {
     store: MemoryStore,
     calls: AtomicUsize,
+    writes: AtomicUsize,
     faults: Mutex<VecDeque<Fault>>,
     away: AtomicBool,
     late: Mutex<Vec<(OperationId, Expect, Record)>>,
@@ -43,6 +44,7 @@ impl Watched {
         Self {
             store: MemoryStore::new(clock),
             calls: AtomicUsize::new(0),
+            writes: AtomicUsize::new(0),
             faults: Mutex::default(),
             away: AtomicBool::new(false),
             late: Mutex::default(),
@@ -63,6 +65,11 @@ impl Watched {
     /// How many calls there were since the last time of asking.
     pub(crate) fn calls(&self) -> usize {
         self.calls.swap(0, Ordering::SeqCst)
+    }
+
+    /// How many of all calls there were would have changed something.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
     }
 
     /// What is stored, without being counted.
@@ -99,6 +106,7 @@ impl Watched {
 
     fn called(&self) -> Fault {
         self.calls.fetch_add(1, Ordering::SeqCst);
+        self.writes.fetch_add(1, Ordering::SeqCst);
         self.faults.lock().unwrap().pop_front().unwrap_or_else(|| self.usual())
     }
 

@@ -63,7 +63,7 @@ fn a_duplicate_during_the_attempt_is_refused_or_waits() {
             if waits {
                 let second = scope.spawn(|| gateway.send(&call));
                 // The waiter stands in line before the gate opens: it has been admitted as a duplicate by then.
-                gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="reserve"}"#, 2.0);
+                gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="load"}"#, 1.0);
                 gate.open();
                 assert!(second.join().unwrap().is_replay());
             } else {
@@ -96,7 +96,7 @@ fn when_a_waited_for_attempt_is_released_exactly_one_waiter_runs() {
         let first = scope.spawn(|| gateway.send(&call));
         upstream.wait_for_requests(1);
         let waiters: Vec<_> = (0..20).map(|_| scope.spawn(|| gateway.send(&call))).collect();
-        gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="reserve"}"#, 21.0);
+        gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="load"}"#, 20.0);
         gate.open();
         assert_eq!(first.join().unwrap().status, 500);
         let answers: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
@@ -209,19 +209,21 @@ fn round_trips_are_as_few_as_promised() {
     let gateway = crate::Gateway::start(&yaml(&upstream, "", "replay_cache: 0"));
     let reserve = r#"oncegate_store_seconds_count{op="reserve"}"#;
     let settle = r#"oncegate_store_seconds_count{op="settle"}"#;
+    let load = r#"oncegate_store_seconds_count{op="load"}"#;
     let call = Call::post("/orders").key("k-1").body("x");
     gateway.send(&call);
     assert_eq!((gateway.metric(reserve), gateway.metric(settle)), (1.0, 1.0), "a first request: one before, one after");
+    assert_eq!(gateway.metric(load), 0.0);
     gateway.send(&call);
-    assert_eq!((gateway.metric(reserve), gateway.metric(settle)), (2.0, 1.0), "a duplicate: one");
-    let others =
-        ["load", "renew", "remove"].map(|op| gateway.metric(&format!(r#"oncegate_store_seconds_count{{op="{op}"}}"#)));
-    assert_eq!(others, [0.0; 3]);
+    assert_eq!((gateway.metric(reserve), gateway.metric(settle)), (1.0, 1.0), "a duplicate writes nothing");
+    assert_eq!(gateway.metric(load), 1.0, "and asks once");
+    let others = ["renew", "remove"].map(|op| gateway.metric(&format!(r#"oncegate_store_seconds_count{{op="{op}"}}"#)));
+    assert_eq!(others, [0.0; 2]);
 
     let cached = crate::gateway(&upstream, "");
     cached.send(&call);
     assert!(cached.send(&call).is_replay());
-    assert_eq!(cached.metric(reserve), 1.0, "a duplicate in the local cache: none");
+    assert_eq!((cached.metric(reserve), cached.metric(load)), (1.0, 0.0), "a duplicate in the local cache: none");
 }
 
 #[test]

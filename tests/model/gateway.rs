@@ -13,7 +13,7 @@ use super::trace::Mark;
 use super::world::Step;
 
 impl Step<'_> {
-    pub(crate) fn arrive(&mut self, gateway: usize, changed: bool) {
+    pub(crate) fn arrive(&mut self, gateway: usize, changed: bool, looks: bool) {
         self.state.names += 1;
         self.state.left.requests -= 1;
         self.state.left.changed -= u8::from(changed);
@@ -21,6 +21,9 @@ impl Step<'_> {
         self.state.audit.arrived(name, changed);
         self.state.gateways[gateway].tasks.push(Task { name, changed, phase: Phase::Over });
         let task = self.state.gateways[gateway].tasks.len() - 1;
+        if looks {
+            return self.enter(gateway, task, Phase::Asking { call: Call::Load });
+        }
         // The filter knows nothing: the claim goes out before anybody has looked.
         self.ask(gateway, task, None);
     }

@@ -36,9 +36,11 @@ fn of_gateway(plan: &Plan, state: &State, gateway: usize, into: &mut Vec<Action>
     let State { left, names, .. } = *state;
     // Gateways are alike: the first request comes to the first of them.
     if left.requests > 0 && (names > 0 || gateway == 0) {
-        into.push(Action::Arrive { gateway, changed: false });
-        if left.changed > 0 && names > 0 {
-            into.push(Action::Arrive { gateway, changed: true });
+        for looks in [false, true].into_iter().filter(|looks| !looks || plan.looks && names > 0) {
+            into.push(Action::Arrive { gateway, changed: false, looks });
+            if left.changed > 0 && names > 0 {
+                into.push(Action::Arrive { gateway, changed: true, looks });
+            }
         }
     }
     for (task, at) in state.gateways[gateway].tasks.iter().enumerate() {

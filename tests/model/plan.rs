@@ -37,6 +37,7 @@ pub(crate) struct Left {
 
 /// One search.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Plan {
     pub(crate) gateways: usize,
     pub(crate) policy: Policy,
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) wait: bool,
     /// Gateways know exactly what they have dispatched.
     pub(crate) exact: bool,
+    /// A request may look before it claims: its gateway's filter takes it for a duplicate, rightly or not.
+    pub(crate) looks: bool,
     /// The upstream may execute a request at any later time: `absent_after` is not true.
     pub(crate) unruly: bool,
     /// A rule that is broken on purpose.
@@ -56,7 +59,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(gateways: usize, in_doubt: InDoubt, left: Left) -> Self {
         let policy = policy(in_doubt);
-        Self { gateways, policy, left, lag: 0, wait: false, exact: false, unruly: false, mutation: None }
+        Self { gateways, policy, left, lag: 0, wait: false, exact: false, looks: false, unruly: false, mutation: None }
     }
 
     /// With a replica that may be this many writes behind.
@@ -70,6 +73,10 @@ impl Plan {
 
     pub(crate) fn exact(self) -> Self {
         Self { exact: true, ..self }
+    }
+
+    pub(crate) fn looking(self) -> Self {
+        Self { looks: true, ..self }
     }
 
     pub(crate) fn unruly(self) -> Self {

@@ -22,6 +22,21 @@ fn with_requests_alone() {
     );
 }
 
+/// What a look brings may be old when it is judged: whatever is written over it is conditional on it.
+#[test]
+fn with_requests_that_look_before_they_claim() {
+    let looking = |left| hold(2, left).looking();
+    let marks = [Mark::InFlight, Mark::InDoubt, Mark::Changed, Mark::Replayed, Mark::Freed];
+    holds(looking(Left { requests: 3, changed: 1, ticks: 0, leaps: 0, ..LEFT }), &marks);
+    holds(looking(Left { ticks: 2, ..LEFT }), &[Mark::TooLate, Mark::Lapsed, Mark::Late, Mark::Anew]);
+    holds(looking(Left { losses: 1, ..LEFT }), &[Mark::Own, Mark::Withdrawn]);
+    holds(looking(Left { crashes: 1, ..LEFT }), &[Mark::Lapsed, Mark::InDoubt]);
+    holds(looking(Left { failovers: 1, ticks: 0, ..LEFT }).replica(2).wait(), &[Mark::Kept]);
+    holds(hold(1, Left { flushes: 1, ..LEFT }).exact().looking(), &[Mark::Recalled, Mark::Anew]);
+    holds(Plan::new(2, InDoubt::Retry, LEFT).looking(), &[Mark::Further]);
+    holds(hold(2, LEFT).sliding().looking(), &[Mark::Slid, Mark::Replayed]);
+}
+
 #[test]
 fn with_gateways_that_stand_still() {
     holds(hold(2, Left { ticks: 2, ..LEFT }), &[Mark::TooLate, Mark::Lapsed, Mark::Late, Mark::Anew]);

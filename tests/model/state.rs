@@ -132,6 +132,8 @@ pub(crate) enum Action {
     Arrive {
         gateway: usize,
         changed: bool,
+        /// It asks for what is there before it claims.
+        looks: bool,
     },
     /// The call of a task is executed and answered.
     Answer {

@@ -78,9 +78,10 @@ fn words(state: &State, action: Action) -> String {
     let who = |gateway: usize, task: usize| format!("gateway {gateway}: attempt {}", state.task(gateway, task).name);
     let call = |gateway: usize, task: usize| state.task(gateway, task).phase.call().map_or(String::new(), asked);
     match action {
-        Action::Arrive { gateway, changed } => {
+        Action::Arrive { gateway, changed, looks } => {
             let which = if changed { "a changed request" } else { "the request" };
-            format!("gateway {gateway}: {which} comes, would be attempt {}", state.names + 1)
+            let first = if looks { ", and looks first" } else { "" };
+            format!("gateway {gateway}: {which} comes{first}, would be attempt {}", state.names + 1)
         }
         Action::Answer { gateway, task } => format!("{} has its answer: {}", who(gateway, task), call(gateway, task)),
         Action::Echo { gateway, task } => format!("{} meets its own: {}", who(gateway, task), call(gateway, task)),

@@ -87,7 +87,7 @@ impl Step<'_> {
 
     fn take(&mut self, action: Action) {
         match action {
-            Action::Arrive { gateway, changed } => self.arrive(gateway, changed),
+            Action::Arrive { gateway, changed, looks } => self.arrive(gateway, changed, looks),
             Action::Answer { gateway, task } => self.answer(gateway, task, false),
             Action::Echo { gateway, task } => {
                 self.state.left.losses -= 1;

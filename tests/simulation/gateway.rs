@@ -71,7 +71,9 @@ impl World {
         let Some(at) = self.dice.place(self.gateways.len()) else { return };
         let (ops, variant) = self.what_is_asked(at);
         let attempt = self.name(&ops, variant);
-        let task = self.start(at, ops.clone(), variant, Phase::Admit { attempt, found: None });
+        let looks = self.dice.chance(50);
+        let begin = if looks { Phase::Look { attempt } } else { Phase::Admit { attempt, found: None } };
+        let task = self.start(at, ops.clone(), variant, begin);
         self.note(|| {
             format!("gateway {at} task {task}: request {variant} for ops {ops:?}, would be {}", short(attempt))
         });
@@ -84,6 +86,9 @@ impl World {
         let mut task = self.gateways[at].tasks.swap_remove(place);
         let phase = std::mem::replace(&mut task.phase, Phase::Over);
         task.phase = match phase {
+            Phase::Look { attempt } => {
+                Phase::Looking { message: self.send(self.owner(at, task.id), task.op(), Call::Load, None), attempt }
+            }
             Phase::Admit { attempt, found } => self.admit(at, &mut task, attempt, found)?,
             Phase::Ready { halves } => self.forward(at, &task, halves)?,
             Phase::Running { halves } => self.heartbeat(at, &task, halves),
@@ -241,6 +246,10 @@ impl World {
             Phase::Claiming { message: of, attempt, found, record } if of == message => {
                 self.claim_heard(at, &mut task, attempt, found, record, reply)
             }
+            Phase::Looking { message: of, attempt } if of == message => match reply {
+                Some(Written::Lost(found)) => Phase::Admit { attempt, found },
+                Some(Written::Done) | None => Phase::Admit { attempt, found: None },
+            },
             Phase::Lapsing { message: of, attempt, record } | Phase::EndingBy { message: of, attempt, record }
                 if of == message =>
             {

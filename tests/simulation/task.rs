@@ -28,6 +28,14 @@ pub(crate) struct Task {
 /// Where a task stands. The number is the message that it waits for.
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
+    /// Its gateway's filter takes it for a duplicate, rightly or not: it looks before it claims.
+    Look {
+        attempt: AttemptId,
+    },
+    Looking {
+        message: u64,
+        attempt: AttemptId,
+    },
     Admit {
         attempt: AttemptId,
         found: Option<Record>,

@@ -159,7 +159,9 @@ impl World {
     fn may_still_act(&self, attempt: AttemptId) -> bool {
         let holds = |task: &Task| match &task.phase {
             Phase::Ready { halves } | Phase::Running { halves } => halves[0].record.fence.attempt == attempt,
-            Phase::Admit { attempt: of, .. }
+            Phase::Look { attempt: of }
+            | Phase::Looking { attempt: of, .. }
+            | Phase::Admit { attempt: of, .. }
             | Phase::Claiming { attempt: of, .. }
             | Phase::Beside { attempt: of, .. }
             | Phase::EndingBy { attempt: of, .. }

@@ -90,7 +90,7 @@ impl Line {
         commands: [Words<'_>; N],
         deadline: Deadline,
     ) -> Result<[Value; N], Lost> {
-        let tickets = match self.admit(commands, deadline)? {
+        let tickets = match self.begin(commands, deadline)? {
             Some(tickets) => tickets,
             None => self.queue_up(commands, deadline).await?,
         };
@@ -101,13 +101,14 @@ impl Line {
         Ok(replies)
     }
 
-    fn admit<const N: usize>(
+    /// Takes commands in a row, if there is room for them; they go out without anybody's waiting for it.
+    pub(super) fn begin<const N: usize>(
         &self,
         commands: [Words<'_>; N],
         deadline: Deadline,
-    ) -> Result<Option<[Ticket<'_>; N]>, Lost> {
+    ) -> Result<Option<[Ticket; N]>, Lost> {
         let places = self.shared.queue().admit(commands, deadline)?;
-        Ok(places.map(|places| places.map(|place| Ticket { shared: &self.shared, place: Some(place) })))
+        Ok(places.map(|places| places.map(|place| Ticket { shared: Arc::clone(&self.shared), place: Some(place) })))
     }
 
     /// Waits until there is room for the commands.
@@ -115,11 +116,11 @@ impl Line {
         &self,
         commands: [Words<'_>; N],
         deadline: Deadline,
-    ) -> Result<[Ticket<'_>; N], Lost> {
+    ) -> Result<[Ticket; N], Lost> {
         loop {
             // Before the look, so that no room is missed that comes after it.
             let room = self.shared.room.notified();
-            if let Some(tickets) = self.admit(commands, deadline)? {
+            if let Some(tickets) = self.begin(commands, deadline)? {
                 return Ok(tickets);
             }
             deadline.hold(room).await.map_err(|_| Lost::Late(deadline))?;
@@ -128,13 +129,13 @@ impl Line {
 }
 
 /// A claim to a reply. Dropped, the command goes its way, and the reply is thrown away.
-struct Ticket<'a> {
-    shared: &'a Shared,
+pub(super) struct Ticket {
+    shared: Arc<Shared>,
     /// None when it has been taken.
     place: Option<u32>,
 }
 
-impl Future for Ticket<'_> {
+impl Future for Ticket {
     type Output = Result<Value, Lost>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -147,7 +148,7 @@ impl Future for Ticket<'_> {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.shared.queue().leave(place);

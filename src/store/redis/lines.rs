@@ -10,8 +10,10 @@ use redis::{Value, from_redis_value};
 use super::StoreError;
 use super::cluster::Cluster;
 use super::deadline::Deadline;
-use super::link::{Answer, Link, Place, Request, Terms};
+use super::line::Words;
+use super::link::{Link, Place, Sent, Terms};
 use super::position::Turn;
+use super::request::{Answer, Request};
 use super::sentinel::Sentinels;
 use super::server::Report;
 use super::settings::{Node, Servers};
@@ -44,6 +46,14 @@ impl Lines {
             Self::One(link) => Self::One(Arc::new(link.sibling())),
             Self::Named(link, sentinels) => Self::Named(Arc::new(link.sibling()), Arc::clone(sentinels)),
             Self::Cluster(cluster) => Self::Cluster(cluster.sibling()),
+        }
+    }
+
+    /// Sends a command at once, where there is one server and a connection to it.
+    pub(super) fn start(&self, command: Words<'_>, deadline: Deadline) -> Option<Sent<'_>> {
+        match self {
+            Self::One(link) | Self::Named(link, _) => link.start(command, deadline),
+            Self::Cluster(_) => None,
         }
     }
 

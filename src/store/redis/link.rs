@@ -14,10 +14,11 @@ use super::StoreError;
 use super::deadline::Deadline;
 use super::dial;
 use super::faults::{is_demoted, unavailable};
-use super::line::{Digits, Line, Lost, Words};
+use super::line::{Digits, Line, Lost, Ticket, Words};
+use super::request::{Answer, Request};
 use super::sentinel::Sentinels;
 use super::server::{self, Report};
-use super::settings::{Access, Node, Settings, Wait};
+use super::settings::{Access, Node, Settings};
 use crate::clock::Clock;
 
 /// The least that connecting may take: a lost SYN is sent again after a second.
@@ -25,29 +26,6 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(1_500);
 
 /// How far apart attempts to connect begin, at most: a server that is away is not stormed, and is found soon.
 const SPACING: Duration = Duration::from_millis(100);
-
-/// What goes over a connection in one piece.
-#[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) command: Words<'a>,
-    /// Who else must have what the command has written, before it counts.
-    pub(super) wait: Option<Wait>,
-    /// Whether a node of a cluster is asked for a key that it is still being given.
-    pub(super) asking: bool,
-}
-
-impl<'a> Request<'a> {
-    pub(super) fn plain(command: Words<'a>) -> Self {
-        Self { command, wait: None, asking: false }
-    }
-}
-
-/// What came back. Either may be an error of the server's.
-pub(super) struct Answer {
-    pub(super) reply: Value,
-    /// The reply to `WAIT`, where it was asked for.
-    pub(super) acknowledged: Option<Value>,
-}
 
 /// What all ways to the servers of a store have in common.
 pub(super) struct Terms {
@@ -125,6 +103,30 @@ pub(super) struct Live {
     switches: u64,
 }
 
+/// A command that went out at once.
+pub(super) struct Sent<'a> {
+    ticket: Ticket,
+    call: Call<'a>,
+    generation: u64,
+    /// Kept until the reply comes, also where the lane has let go of it.
+    live: Arc<Live>,
+}
+
+impl Sent<'_> {
+    /// The reply, which may be an error of the server's; none where the connection has broken, and the command may be
+    /// sent once more.
+    pub(super) async fn reply(self) -> Result<Option<Value>, StoreError> {
+        let lane = self.call.0;
+        let outcome = lane.mind(self.generation, self.ticket.await);
+        drop(self.live);
+        match outcome {
+            Ok(reply) => Ok(Some(lane.heed(self.generation, reply))),
+            Err(Lost::Broken(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// A call under way on a lane.
 struct Call<'a>(&'a Lane);
 
@@ -150,20 +152,24 @@ impl Link {
     pub(super) async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Answer, StoreError> {
         let lane = self.lane(request.wait.is_some());
         let _call = lane.begin();
-        let mut again = true;
+        let mut again = request.again;
         loop {
             let (generation, live) = self.live(lane, deadline).await?;
             match lane.mind(generation, live.exchange(request, deadline).await) {
-                Ok(answer) => {
-                    if is_demoted(&answer.reply) {
-                        lane.give_up(generation, "the server is a replica");
-                    }
-                    return Ok(answer);
-                }
+                Ok(answer) => return Ok(Answer { reply: lane.heed(generation, answer.reply), ..answer }),
                 Err(Lost::Broken(_)) if again => again = false,
                 Err(lost) => return Err(lost.into()),
             }
         }
+    }
+
+    /// Sends a command that waits for no replicas, if it can go out at once: nearly always. None where the long way is to
+    /// be gone, which finds out what is the matter.
+    pub(super) fn start(&self, command: Words<'_>, deadline: Deadline) -> Option<Sent<'_>> {
+        let lane = self.lane(false);
+        let (generation, live) = lane.made(&self.place)?;
+        let [ticket] = live.line.begin([command], deadline).ok().flatten()?;
+        Some(Sent { ticket, call: lane.begin(), generation, live })
     }
 
     /// Sends a command whose reply depends on the run of the server, and says which run it was.
@@ -269,6 +275,21 @@ impl Lane {
             drop(slot);
             tracing::warn!(address = %node, cause, "store connection given up");
         }
+    }
+
+    /// Gives up the connection to a server that is a replica by now.
+    fn heed(&self, generation: u64, reply: Value) -> Value {
+        if is_demoted(&reply) {
+            self.give_up(generation, "the server is a replica");
+        }
+        reply
+    }
+
+    /// The connection, where there is one to a server that may be used.
+    fn made(&self, place: &Place) -> Option<(u64, Arc<Live>)> {
+        let slot = self.slot();
+        let live = slot.made().filter(|live| live.report.refusal.is_none() && live.switches == place.switches())?;
+        Some((slot.generation, Arc::clone(live)))
     }
 
     fn begin(&self) -> Call<'_> {

@@ -21,22 +21,24 @@ pub(super) fn write(out: &mut Vec<u8>, words: Words<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What stands in front of a word: the end of what was before, and its length.
+/// What stands in front of a word: the end of what was before, and its length. This is done for every word, and nearly
+/// every one has fewer than a thousand bytes.
 fn front(out: &mut Vec<u8>, length: usize) {
-    let mut length = length as u64;
-    let mut line = *b"\r\n$00000000000000000000\r\n";
-    // From behind, in one piece: this is done for every word.
-    let mut at = line.len() - 2;
-    loop {
-        at -= 1;
-        line[at] = b'0' + (length % 10) as u8;
-        length /= 10;
-        if length == 0 {
-            break;
+    let length = length as u64;
+    let digit = |number: u64| b'0' + (number % 10) as u8;
+    match length {
+        0..10 => out.extend_from_slice(&[b'\r', b'\n', b'$', digit(length), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[b'\r', b'\n', b'$', digit(length / 10), digit(length), b'\r', b'\n']),
+        100..1_000 => {
+            let [hundreds, tens] = [length / 100, length / 10].map(digit);
+            out.extend_from_slice(&[b'\r', b'\n', b'$', hundreds, tens, digit(length), b'\r', b'\n']);
+        }
+        _ => {
+            out.extend_from_slice(b"\r\n$");
+            out.extend_from_slice(Digits::of(length).text());
+            out.extend_from_slice(b"\r\n");
         }
     }
-    line[at - 3..at].copy_from_slice(b"\r\n$");
-    out.extend_from_slice(&line[at - 3..]);
 }
 
 /// A number as a word.
@@ -47,16 +49,19 @@ pub(in crate::store::redis) struct Digits {
 
 impl Digits {
     pub(in crate::store::redis) fn of(mut number: u64) -> Self {
-        let (mut digits, mut begin) = ([b'0'; LONGEST], LONGEST - 1);
-        loop {
-            // One digit at a time: never more than nine.
-            digits[begin] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                return Self { digits, begin };
+        let (mut digits, mut begin) = ([b'0'; LONGEST], LONGEST);
+        for pair in digits.as_chunks_mut::<2>().0.iter_mut().rev() {
+            // Two digits at a time: never more than 99.
+            let last = (number % 100) as u8;
+            *pair = [b'0' + last / 10, b'0' + last % 10];
+            begin -= 2;
+            if number < 100 {
+                begin += usize::from(number < 10);
+                break;
             }
-            begin -= 1;
+            number /= 100;
         }
+        Self { digits, begin }
     }
 
     pub(in crate::store::redis) fn text(&self) -> &[u8] {
