@@ -34,9 +34,9 @@ fn again(path: &str, cache: &str) -> Asked {
 #[library_benchmark]
 #[bench::straight(args = ("/orders",), setup = straight, config = at_most(620_000))]
 #[bench::plain(args = ("/plain",), setup = once, config = at_most(11_100_000))]
-#[bench::unique(args = ("/orders",), setup = once, config = at_most(21_800_000))]
-#[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(21_900_000))]
-#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(12_500_000))]
+#[bench::unique(args = ("/orders",), setup = once, config = at_most(20_600_000))]
+#[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(20_700_000))]
+#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(11_400_000))]
 #[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(7_000_000))]
 fn hundred((mut whole, counted): Asked) -> Asked {
     whole.ask(&counted, "201");
