@@ -6,6 +6,7 @@ mod codec;
 mod filter;
 mod hundred;
 mod keys;
+mod lines;
 mod orders;
 mod rules;
 mod whole;
@@ -16,6 +17,7 @@ use codec::record_bytes;
 use filter::bloom_filter;
 use hundred::whole_requests;
 use keys::{fingerprints, naming_requests};
+use lines::access_log;
 use rules::machine;
 
 /// At most this many instructions and an eighth more, since builds of one source differ by up to 7 %. SHA-256 does not
@@ -33,4 +35,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
     config
 }
 
-main!(library_benchmark_groups = [naming_requests, fingerprints, bloom_filter, record_bytes, machine, whole_requests]);
+main!(
+    library_benchmark_groups =
+        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, access_log, whole_requests]
+);
