@@ -119,6 +119,9 @@ fn check(loaded: &Loaded) -> anyhow::Result<()> {
     if let Some(tls) = &loaded.settings.server.front.tls {
         tls::Server::load(tls.certificates.clone()).context("tls")?;
     }
+    if let Some(log) = &loaded.settings.access_log {
+        log.check().map_err(anyhow::Error::msg)?;
+    }
     print(&config::show(&loaded.settings))
 }
 

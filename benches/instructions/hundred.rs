@@ -3,7 +3,7 @@
 use gungraun::{library_benchmark, library_benchmark_group};
 
 use super::at_most;
-use super::orders::{config, requests};
+use super::orders::{config, logged, requests};
 use super::whole::Whole;
 
 const COUNTED: usize = 100;
@@ -39,6 +39,15 @@ fn again(path: &str, cache: &str) -> Asked {
     asked(Whole::gateway(&config(cache)), requests.iter().cycle().take(BEFORE + COUNTED).cloned().collect(), "201")
 }
 
+fn again_logged(path: &str) -> Asked {
+    let requests = requests(path, 1..2);
+    asked(Whole::gateway(&logged("64MiB")), requests.iter().cycle().take(BEFORE + COUNTED).cloned().collect(), "201")
+}
+
+fn once_logged(path: &str) -> Asked {
+    asked(Whole::gateway(&logged("64MiB")), requests(path, 0..BEFORE + COUNTED), "201")
+}
+
 #[library_benchmark]
 #[bench::straight(args = ("/orders",), setup = straight, config = at_most(620_000))]
 #[bench::echoed(setup = echoed, config = at_most(2_000_000))]
@@ -47,6 +56,8 @@ fn again(path: &str, cache: &str) -> Asked {
 #[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(21_900_000))]
 #[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(12_500_000))]
 #[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(7_000_000))]
+#[bench::unique_logged(args = ("/orders",), setup = once_logged, config = at_most(23_000_000))]
+#[bench::replay_from_cache_logged(args = ("/orders",), setup = again_logged, config = at_most(7_800_000))]
 fn hundred((mut whole, counted, status): Asked) -> Asked {
     whole.ask(&counted, status);
     (whole, counted, status)

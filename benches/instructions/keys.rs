@@ -71,8 +71,8 @@ fn head(case: Case) -> Case {
 // With the digest of what was sent, which is all that an exact retry needs.
 #[library_benchmark]
 #[bench::header(args = ("create-order",), setup = case, config = at_most(8_200))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(66_000))]
-#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(51_000))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(54_000))]
+#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(39_200))]
 fn operation(case: Case) -> (Case, Arrival) {
     let arrival = case.arrival();
     (case, black_box(arrival))
@@ -80,7 +80,7 @@ fn operation(case: Case) -> (Case, Arrival) {
 
 // The digest of the canonical form, which a first request and a changed one need too.
 #[library_benchmark]
-#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(45_000))]
+#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(32_000))]
 fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
     let prints = arrival.prints();
     (case, arrival, black_box(prints))

@@ -7,6 +7,7 @@ mod exchange;
 mod filter;
 mod hundred;
 mod keys;
+mod lines;
 mod orders;
 mod rules;
 mod whole;
@@ -18,6 +19,7 @@ use exchange::exchanges;
 use filter::bloom_filter;
 use hundred::whole_requests;
 use keys::{fingerprints, naming_requests};
+use lines::access_log;
 use rules::machine;
 
 /// At most this many instructions and an eighth more, since builds of one source differ by up to 7 %. SHA-256 does not
@@ -37,5 +39,5 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 
 main!(
     library_benchmark_groups =
-        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, exchanges, whole_requests]
+        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, access_log, exchanges, whole_requests]
 );

@@ -34,6 +34,11 @@ pub(crate) fn config(cache: &str) -> String {
     CONFIG.replace("CACHE", cache)
 }
 
+/// The same with an access log.
+pub(crate) fn logged(cache: &str) -> String {
+    format!("{}access_log: {{ path: /dev/null, flush: 1m }}\n", config(cache))
+}
+
 /// An order of 1 KiB as shops send it: nested, members in no order, some escapes, white space after commas.
 pub(crate) fn order(number: usize) -> String {
     let line = |no: usize| {

@@ -17,6 +17,7 @@ use oncegate::server::{self, Closing, Connections, Doorway, Front};
 use oncegate::store::filter::Filter;
 use oncegate::store::memory::MemoryStore;
 use oncegate::telemetry::Metrics;
+use oncegate::telemetry::access::AccessLog;
 use oncegate::upstream::{Fleet, SystemResolver};
 use oncegate::wire::{Client, Inbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -128,7 +129,12 @@ fn serve(settings: &Settings) -> String {
     let fleet =
         |upstream: &oncegate::upstream::Settings| Arc::new(Fleet::new(upstream.clone(), 1, Arc::new(SystemResolver)));
     let fleets = settings.upstreams.iter().map(fleet).collect();
-    let gateway = Shared::new(settings.gateway.clone(), fleets, Arc::clone(&metrics));
+    let log = settings.access_log.clone().map(|settings| {
+        let log = AccessLog::new(1, Arc::clone(&metrics));
+        log.turn(settings.open().unwrap()).unwrap();
+        Arc::new(log)
+    });
+    let gateway = Shared::new(settings.gateway.clone(), fleets, Arc::clone(&metrics)).logged(log);
     let gateway = Arc::new(Gateway::new(Arc::new(gateway), arbiter, 0));
     listen(settings, metrics, move |request, client| {
         let gateway = Arc::clone(&gateway);

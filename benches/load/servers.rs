@@ -1,5 +1,5 @@
 //! What stands between the clients and the upstream, and the settings of each. What oncegate has is on: fingerprints
-//! compared, filter, metrics, detached attempts, each record written before its answer.
+//! compared, filter, metrics, detached attempts, records before answers, an access log; nginx writes one too.
 
 use std::fmt;
 use std::fs;
@@ -259,7 +259,7 @@ fn nginx(folder: &Path, upstream: u16, server: &str, tuning: &Tuning) -> Result<
     let text = format!(
         "{modules}daemon off; user root; {processes} pid nginx.pid; error_log error.log warn;\n\
          worker_rlimit_nofile 20000; events {{ worker_connections 16384; }}\n\
-         http {{ access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n\
+         http {{ access_log access.log combined buffer=64k flush=1s; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;\n\
          uwsgi_temp_path uwsgi; scgi_temp_path scgi; keepalive_requests 1000000000; keepalive_time 24h;\n\
          tcp_nodelay on; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_set_header Host $host;\n\
          upstream api {{ server 127.0.0.1:{upstream}; keepalive 128; keepalive_requests 1000000000; }}\n\
@@ -312,10 +312,13 @@ fn oncegate(folder: &Path, port: u16, setup: &Setup, store: &str, cache: &str, t
              \x20     scope: {{ trusted_header: X-Customer-Id }}\n"
         )
     };
+    let lines = folder.join("access.log");
+    let lines = lines.display();
     let text = format!(
         "listen: 127.0.0.1:{port}\nadmin: {{ listen: \"127.0.0.1:{admin}\" }}\n{workers}store: {store}\n\
          filter: {{ capacity: {filter} }}\nsweep_interval: {sweep}\nreplay_cache: {cache}\n\
          limits: {{ connections: 16384, in_flight: 16384 }}\nlog: {{ format: text, level: warn }}\n\
+         access_log: {{ path: \"{lines}\" }}\n\
          upstreams:\n  api:\n    servers: [ \"http://127.0.0.1:{upstream}\" ]\n    response_timeout: 4m\n\
          routes:\n{}\
          \x20 - name: orders\n    match: {{ methods: [POST], path: \"/orders\" }}\n{}\

@@ -169,6 +169,7 @@ routes:
     fn what_is_fixed_is_named() {
         let fixed = |top: &str| fixed(&settings(BASE), &settings(&format!("{top}\n{BASE}")));
         let none: [&str; 0] = [];
+        assert_eq!(fixed("access_log: { path: stdout }"), none);
         assert_eq!(fixed("drain_timeout: 1s\nlimits: { in_flight: 7 }\nadmin: { ready: process }"), none);
         assert_eq!(fixed("listen: 127.0.0.1:1"), ["listen"]);
         assert_eq!(fixed("admin: { connections: 77 }"), ["admin.connections"]);

@@ -33,6 +33,7 @@ use crate::config::Settings;
 use crate::server::{self, Closing, Listener};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::{LinesLost, Logs, Metrics};
 use crate::tls;
 use reload::Source;
@@ -66,6 +67,9 @@ pub enum StartError {
     /// Two metrics have one name.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// The access log cannot be written.
+    #[error("{0}")]
+    AccessLog(String),
     /// A thread or a runtime cannot be had.
     #[error("cannot start a worker: {0}")]
     Thread(#[source] io::Error),
@@ -95,6 +99,7 @@ struct Parts {
     arbiter: Arc<arbiter::Shared>,
     service: Arc<Service>,
     lines_lost: LinesLost,
+    access: Arc<AccessLog>,
     closing: Closing,
     /// When the last worker has ended.
     end: CancellationToken,
@@ -110,14 +115,18 @@ pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, Start
     let inherited = systemd::inherited().map_err(StartError::Inherited)?;
     let runtime = runtime().map_err(StartError::Thread)?;
     // Before the gateway listens: whoever sees it listen may send a signal.
-    let (signals, hangups) = {
+    let (signals, words) = {
         let _inside = runtime.enter();
-        (Signals::new().map_err(StartError::Thread)?, signal(SignalKind::hangup()).map_err(StartError::Thread)?)
+        (Signals::new().map_err(StartError::Thread)?, Words::new().map_err(StartError::Thread)?)
     };
     let lines_lost = logs.lines_lost();
-    let source = Source::new(file.to_owned(), settings.watch, logs);
+    let mut source = Source::new(file.to_owned(), settings.watch, logs);
     let running = Running::start(settings, lines_lost, inherited)?;
-    let ended = runtime.block_on(running.live_out(source, signals, hangups));
+    let access = Arc::clone(&running.parts.access);
+    let ended = runtime.block_on(running.live_out(&mut source, signals, words));
+    if !access.finish(LAST_WRITES) {
+        tracing::warn!("the access log was not written to its end: what it goes to does not take it");
+    }
     // Dropped, it would wait for the thread that waits for the drain.
     runtime.shutdown_background();
     Ok(ended)
@@ -127,6 +136,18 @@ pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, Start
 const ECHO: Duration = Duration::from_millis(250);
 
 struct Signals(Signal, Signal);
+
+/// The signals after which the gateway goes on.
+struct Words {
+    hangup: Signal,
+    user: Signal,
+}
+
+impl Words {
+    fn new() -> io::Result<Self> {
+        Ok(Self { hangup: signal(SignalKind::hangup())?, user: signal(SignalKind::user_defined1())? })
+    }
+}
 
 impl Signals {
     fn new() -> io::Result<Self> {
@@ -174,11 +195,15 @@ impl Running {
     }
 
     /// Runs until a signal ends it.
-    async fn live_out(self, mut source: Source, mut signals: Signals, mut hangups: Signal) -> Ended {
+    async fn live_out(self, source: &mut Source, mut signals: Signals, mut words: Words) -> Ended {
         loop {
             tokio::select! {
                 () = signals.next() => break,
-                _ = hangups.recv() => source.reload(&self.parts),
+                _ = words.user.recv() => self.parts.access.reopen(),
+                _ = words.hangup.recv() => {
+                    source.reload(&self.parts);
+                    self.parts.access.reopen();
+                }
                 () = source.changed() => source.reload(&self.parts),
             }
         }
@@ -246,17 +271,22 @@ impl Parts {
         let metrics = Arc::new(Metrics::new()?);
         let closing = Closing::default();
         let store = store(&settings, &clock)?;
+        let access = Arc::new(AccessLog::new(settings.server.workers, Arc::clone(&metrics)));
+        if let Some(settings) = settings.access_log.clone() {
+            access.turn(settings.open().map_err(StartError::AccessLog)?).map_err(StartError::Thread)?;
+        }
         let filter = Filter::new(settings.filter, clock.clone())?;
         let kept = settings.store.journal.as_ref();
         let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(&metrics))).transpose()?;
         let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(&metrics), clock);
-        let state = State::new(settings, metrics, closing.clone())?;
+        let state = State::new(settings, metrics, Arc::clone(&access), closing.clone())?;
         Ok(Self {
             arbiter: Arc::new(shared),
             live: Arc::new(Live::new(state)),
             store: Arc::new(store),
             service: Arc::default(),
             lines_lost,
+            access,
             closing,
             end: CancellationToken::new(),
         })

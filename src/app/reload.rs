@@ -9,7 +9,7 @@ use super::changes::{fixed, summary};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::config;
-use crate::telemetry::{Logs, ReloadResult};
+use crate::telemetry::{Logs, ReloadResult, access};
 
 /// Where the configuration comes from.
 pub(super) struct Source {
@@ -83,10 +83,15 @@ impl Source {
             return Err(unchangeable.into_iter().map(refusal).collect());
         }
         // What may fail comes first, and what does something even if the rest fails comes last of it.
+        let log = new.access_log.clone().filter(|log| state.settings.access_log.as_ref() != Some(log));
+        let log = log.map(access::Settings::open).transpose().map_err(|error| vec![error])?;
         let front = state.front_for(&new).map_err(|error| vec![format!("tls: {error}")])?;
         self.logs.set_level(&new.log.level).map_err(|error| vec![error])?;
         if new.watch != state.settings.watch {
             self.watch = self.eye(new.watch);
+        }
+        if let Some(log) = log {
+            parts.access.turn(log).map_err(|error| vec![format!("`access_log`: no thread: {error}")])?;
         }
         for warning in loaded.warnings {
             tracing::warn!("{warning}");

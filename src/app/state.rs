@@ -16,6 +16,7 @@ use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
 use crate::server::{self, Closing, Connections, Doorway, Front};
 use crate::telemetry::Metrics;
+use crate::telemetry::access::AccessLog;
 use crate::tls;
 use crate::upstream::{self, Fleet, SystemResolver};
 
@@ -30,6 +31,7 @@ pub(super) struct State {
     pub(super) doorway: Arc<Doorway>,
     /// What operators' calls go by.
     pub(super) rules: Arc<Rules>,
+    access: Arc<AccessLog>,
 }
 
 /// The configuration that is in force.
@@ -43,10 +45,15 @@ impl State {
     ///
     /// # Errors
     /// When the certificates cannot be used.
-    pub(super) fn new(settings: Settings, metrics: Arc<Metrics>, closing: Closing) -> Result<Self, tls::Error> {
+    pub(super) fn new(
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        access: Arc<AccessLog>,
+        closing: Closing,
+    ) -> Result<Self, tls::Error> {
         let front = front(&settings, Arc::clone(&metrics))?;
         let gateway = gateway::Shared::new(settings.gateway.clone(), fleets(&settings, &[]), metrics);
-        Ok(Self::over(settings, gateway, Arc::new(front), Connections::default(), closing))
+        Ok(Self::over(settings, gateway, access, Arc::new(front), Connections::default(), closing))
     }
 
     /// What connections go through before their first request under the next settings.
@@ -65,7 +72,7 @@ impl State {
         let Doorway { connections, closing, .. } = &*self.doorway;
         let fleets = fleets(&settings, self.gateway.fleets());
         let gateway = self.gateway.succeeded_by(settings.gateway.clone(), fleets);
-        Self::over(settings, gateway, front, connections.clone(), closing.clone())
+        Self::over(settings, gateway, Arc::clone(&self.access), front, connections.clone(), closing.clone())
     }
 
     /// Lets go of the upstreams that the next one does not have.
@@ -82,10 +89,12 @@ impl State {
     fn over(
         settings: Settings,
         gateway: gateway::Shared,
+        access: Arc<AccessLog>,
         front: Arc<Front>,
         connections: Connections,
         closing: Closing,
     ) -> Self {
+        let gateway = gateway.logged(settings.access_log.is_some().then(|| Arc::clone(&access)));
         let types = &settings.gateway.problem_types;
         // Plain words are no answer to a client that speaks TLS, and a handshake would cost more than the connection.
         let turned_away = if front.tls.is_some() { Bytes::new() } else { gateway::turned_away(types) };
@@ -106,7 +115,7 @@ impl State {
             ready: settings.admin.ready,
             namespaces: namespaces(&gateway),
         };
-        Self { settings, gateway: Arc::new(gateway), doorway: Arc::new(doorway), rules: Arc::new(rules) }
+        Self { settings, gateway: Arc::new(gateway), doorway: Arc::new(doorway), rules: Arc::new(rules), access }
     }
 
     /// What sweeps look after. A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise

@@ -8,7 +8,9 @@ use super::file::{Admin, File, Filter, Log, Store, StoreKind};
 use super::finding::Report;
 use super::reader::{Field, values};
 use super::values::Text;
-use super::{encryption, front, journal, jwt, limits, operations, redis, routes, token_routes, tokens, upstreams};
+use super::{
+    access_log, encryption, front, journal, jwt, limits, operations, redis, routes, token_routes, tokens, upstreams,
+};
 use crate::{admin, arbiter, gateway, server, store, telemetry};
 
 /// How long the filter remembers when no route keeps records.
@@ -25,6 +27,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
     let admin = file.admin.value().and_then(|section| admin(section, report));
     let store = file.store.value().and_then(|section| store(section, report));
     let log = file.log.value().and_then(|section| log(section, report));
+    let access_log = access_log::compile(&file.access_log, server.as_ref().map(|server| server.workers), report);
     one_door_each(file, report);
     one_store_for_all(file, report);
     journal::check(file, report);
@@ -41,6 +44,7 @@ pub(super) fn compile(file: &File, report: &mut Report) -> Option<Settings> {
         store: store?,
         filter: filter(file.filter.value()?, &routes)?,
         log: log?,
+        access_log: if matches!(file.access_log, Field::Absent) { None } else { Some(access_log?) },
         upstreams: upstreams?,
         gateway: gateway::Settings {
             routes,

@@ -1,6 +1,7 @@
 //! The file as written: every section but routes, each setting with its meaning, bounds and default. Checks nothing
 //! across fields.
 
+use super::access_log::AccessLog;
 use super::client_tls::ClientTls;
 use super::define::{choice, section};
 use super::encryption::Encryption;
@@ -63,6 +64,8 @@ section! {
         reload: Reload = Default("{}"),
         /// Log lines.
         log: Log = Default("{}"),
+        /// The access log; absent: none is written.
+        access_log: AccessLog = Optional,
         /// The APIs behind the gateway, by name.
         upstreams: Named<Upstream> = Required("write `upstreams: { orders: { servers: [\"http://127.0.0.1:9001\"] } }`"),
         /// JSON Web Tokens that say who calls; needed where a scope is a `jwt_claim`.

@@ -1,5 +1,6 @@
 //! The YAML file: read, checked, and translated into the settings of the floors below. Nothing below imports this.
 
+mod access_log;
 mod also;
 mod around;
 mod client_print;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub filter: store::filter::Settings,
     /// Log lines.
     pub log: telemetry::LogSettings,
+    /// The access log; none: there is none.
+    pub access_log: Option<telemetry::access::Settings>,
     /// The APIs behind, as routes count them.
     pub upstreams: Vec<upstream::Settings>,
     /// The HTTP door.

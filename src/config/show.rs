@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::Settings;
 use super::values::{size_text, span_text};
 use crate::gateway::{Case, MethodOverride, PathParameters, Route, Underscores};
+use crate::telemetry::access;
 use crate::tls::client;
 use crate::{admin, server, telemetry, tls, upstream};
 
@@ -67,6 +68,9 @@ pub fn show(settings: &Settings) -> String {
             page.put("audit", quoted(audit.display()));
         }
     });
+    if let Some(settings) = &settings.access_log {
+        page.section("access_log", |page| access_log(page, settings));
+    }
     page.section("upstreams", |page| {
         for upstream in &settings.upstreams {
             page.section(&quoted(&upstream.name), |page| show_upstream(page, upstream));
@@ -78,6 +82,17 @@ pub fn show(settings: &Settings) -> String {
         }
     });
     page.text
+}
+
+fn access_log(page: &mut Page, settings: &access::Settings) {
+    match &settings.to {
+        access::Destination::File(path) => page.put("path", quoted(path.display())),
+        access::Destination::Stdout => page.put("path", "stdout"),
+    }
+    page.put("format", if settings.format == access::Format::Json { "json" } else { "combined" });
+    page.put("query", if settings.query { "keep" } else { "drop" });
+    page.put("buffer", size(settings.buffer));
+    page.put("flush", span_text(settings.flush));
 }
 
 fn front(page: &mut Page, settings: &server::FrontSettings) {

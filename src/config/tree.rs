@@ -49,8 +49,23 @@ pub(super) fn parse(text: &str, env: &Environment<'_>, report: &mut Report) -> O
 
 /// Reads a default value. All its nodes stand at `place`, whatever their line in `text`.
 pub(super) fn default_value(text: &str, place: &Place, report: &mut Report) -> Option<Node> {
+    if let Some(value) = simple(text) {
+        return Some(Node { place: place.clone(), value });
+    }
     let builder = Builder { events: Parser::new_from_str(text), env: &|_| None, report, fixed: Some(place) };
     builder.document(place).ok().flatten()
+}
+
+/// A value that means itself: most defaults do, and a parser costs more than all else that is done with them.
+fn simple(text: &str) -> Option<Value> {
+    let begins = text.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let is_word = begins && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    match text {
+        "{}" => Some(Value::Map(Vec::new())),
+        "[]" => Some(Value::List(Vec::new())),
+        "null" => None,
+        _ => is_word.then(|| Value::Text(text.to_owned())),
+    }
 }
 
 /// The rest of the text cannot be read; the report says why.
@@ -183,5 +198,32 @@ impl<'a> Builder<'a> {
     fn place(&self, marker: Marker, path: &str) -> Place {
         let (line, column) = self.fixed.map_or((marker.line(), marker.col() + 1), |fixed| (fixed.line, fixed.column));
         Place { line, column, path: path.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_simple_is_what_a_parser_makes_of_it() {
+        let place = Place { line: 3, column: 4, path: "a.b".to_owned() };
+        for text in ["{}", "[]", "true", "0", "30s", "64MiB", "0.00001", "round_robin", "1.2", "application-json"] {
+            let mut report = Report::default();
+            let builder = Builder {
+                events: Parser::new_from_str(text),
+                env: &|_| None,
+                report: &mut report,
+                fixed: Some(&place),
+            };
+            let parsed = builder.document(&place).ok().flatten().unwrap();
+            assert_eq!(format!("{:?}", simple(text).unwrap()), format!("{:?}", parsed.value), "{text}");
+            assert_eq!(parsed.place, place);
+        }
+        for text in
+            ["", "~", "null", "\"\"", "- a", "-", "a: b", "a #b", "[a]", "{ a: b }", "127.0.0.1:80", "&a", "!x", "${A}"]
+        {
+            assert!(simple(text).is_none(), "{text}");
+        }
     }
 }

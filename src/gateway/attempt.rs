@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::body::{Body, Gathered, Piece, count};
+use super::entry::Entry;
 use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
 use super::settings::{Guard, SafeMethods};
@@ -45,6 +46,8 @@ pub(super) struct Attempt {
     /// When the gateway stops and has no time left.
     pub give_up: CancellationToken,
     pub client: oneshot::Sender<Delivery>,
+    /// The client's line in the access log.
+    pub entry: Option<Arc<Entry>>,
     /// What the attempt holds of the gateway's limits while it runs: its place,
     pub slot: Slot,
     /// and its request's body.
@@ -101,6 +104,7 @@ impl Attempt {
                 hear(self.guard.outcome_headers, headers, &operation, &self.route)
             },
             metrics: &self.metrics,
+            entry: self.entry.as_deref(),
         };
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let ended = if !self.marked || self.permit.may_begin() {
@@ -219,12 +223,14 @@ struct Wire<'a> {
     /// What the upstream itself says of the operation.
     heard: &'a (dyn Fn(&HeaderMap) -> Word + Sync),
     metrics: &'a Metrics,
+    entry: Option<&'a Entry>,
 }
 
 impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
         let started = Clock::instant();
-        let answer = self.upstream.send(request).await;
+        let told = |server| self.entry.iter().for_each(|entry| entry.goes_to(server));
+        let answer = self.upstream.send_telling(request, told).await;
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),

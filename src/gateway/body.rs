@@ -10,6 +10,7 @@ use http::{Method, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use super::entry::Closing;
 use super::limits::{Hold, Slot};
 use crate::telemetry::{Metrics, Timeout};
 use crate::upstream::{self, BodyError};
@@ -26,7 +27,11 @@ pub(super) enum Piece {
 }
 
 /// An answer's body.
-pub struct Body(Kind);
+pub struct Body {
+    kind: Kind,
+    /// The answer's line in the access log, which is written when the body is gone.
+    line: Option<Closing>,
+}
 
 enum Kind {
     Whole(Option<Bytes>),
@@ -39,26 +44,52 @@ enum Kind {
 }
 
 impl Body {
+    fn of(kind: Kind) -> Self {
+        Self { kind, line: None }
+    }
+
     /// No bytes.
     pub fn empty() -> Self {
-        Self(Kind::Whole(None))
+        Self::of(Kind::Whole(None))
     }
 
     /// These bytes.
     pub fn whole(bytes: Bytes) -> Self {
-        Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Self::of(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
     pub(super) fn held(bytes: Bytes, hold: Arc<Hold>) -> Self {
-        Self(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
+        Self::of(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
     }
 
     pub(super) fn upstream(body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
-        Self(Kind::Upstream(body, slot, Arc::clone(metrics)))
+        Self::of(Kind::Upstream(body, slot, Arc::clone(metrics)))
     }
 
     pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
-        Self(Kind::Stream(pieces, length))
+        Self::of(Kind::Stream(pieces, length))
+    }
+
+    /// Has a line written when the body is gone.
+    pub(super) fn closes(&mut self, line: Closing) {
+        self.line = Some(line);
+    }
+}
+
+impl Kind {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self {
+            Self::Whole(bytes) | Self::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Upstream(body, _, metrics) => Pin::new(body).poll_frame(cx).map_err(|error| {
+                count(&error, metrics);
+                error.into()
+            }),
+            Self::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
+                Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+                Some(Piece::End) => None,
+                None => Some(Err("the upstream's answer was cut short".into())),
+            }),
+        }
     }
 }
 
@@ -67,22 +98,15 @@ impl http_body::Body for Body {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.0 {
-            Kind::Whole(bytes) | Kind::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Upstream(body, _, metrics) => Pin::new(body).poll_frame(cx).map_err(|error| {
-                count(&error, metrics);
-                error.into()
-            }),
-            Kind::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
-                Some(Piece::Data(bytes)) => Some(Ok(Frame::data(bytes))),
-                Some(Piece::End) => None,
-                None => Some(Err("the upstream's answer was cut short".into())),
-            }),
+        let polled = self.kind.poll_frame(cx);
+        if let (Some(line), Poll::Ready(Some(Ok(frame)))) = (&mut self.line, &polled) {
+            line.sends(frame.data_ref().map_or(0, Bytes::len));
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => bytes.is_none(),
             Kind::Upstream(body, ..) => body.is_end_stream(),
             Kind::Stream(..) => false,
@@ -90,7 +114,7 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }

@@ -237,6 +237,7 @@ impl Gateway {
             marked,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
+            entry: routed.entry.clone(),
             slot,
             body: read.hold,
             permit,

@@ -6,8 +6,10 @@ mod body;
 mod caller;
 mod cors;
 mod duplicate;
+mod entry;
 mod fields;
 mod guarded;
+mod guards;
 mod limits;
 mod marks;
 mod operations;
@@ -46,13 +48,15 @@ use http::{HeaderValue, Request, Response, Version, request};
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::jwt::{Ring, Verifier};
-use crate::keys;
 use crate::machine::{NamespaceTag, OperationId};
+use crate::telemetry::access::{AccessLog, Pen};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Kinds, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound, OnUpgrade};
+use entry::Entry;
+use guards::{Guarded, probed};
 use limits::{Budget, Slots};
 use operations::Question;
 use tally::Tally;
@@ -77,13 +81,8 @@ pub struct Shared {
     /// Who believes the tokens that say who calls; none: no scope reads any.
     jwt: Option<Verifier>,
     metrics: Arc<Metrics>,
-}
-
-/// A route's guard, ready for use.
-struct Guarded {
-    guard: Arc<Guard>,
-    naming: keys::Naming,
-    terms: Terms,
+    /// Where every answer gets a line; none: nowhere.
+    log: Option<Arc<AccessLog>>,
 }
 
 /// One worker's HTTP door.
@@ -92,6 +91,8 @@ pub struct Gateway {
     arbiter: Arc<Arbiter>,
     upstreams: Vec<Arc<Upstream>>,
     worker: usize,
+    /// What it writes lines of the access log with.
+    pen: Option<Arc<Pen>>,
 }
 
 /// A request that has found its route.
@@ -110,6 +111,8 @@ struct Routed<'a> {
     listening: Listening,
     /// The parameters of its path that the route's scope asks for.
     parameters: Vec<(String, String)>,
+    /// Its line in the access log.
+    entry: Option<Arc<Entry>>,
 }
 
 /// An answer, and how the request counts.
@@ -166,7 +169,14 @@ impl Shared {
             buffers,
             jwt,
             metrics,
+            log: None,
         }
+    }
+
+    /// The same, with a line in this log for every answer.
+    #[must_use]
+    pub fn logged(self, log: Option<Arc<AccessLog>>) -> Self {
+        Self { log, ..self }
     }
 
     /// What all is counted in.
@@ -208,35 +218,12 @@ fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> 
     routes.iter().map(|route| (route.name.as_str(), route.concurrency))
 }
 
-/// The first route of each namespace that asks.
-fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
-    let asking = guards.iter().enumerate().filter_map(|(index, guarded)| {
-        let guard = &guarded.as_ref()?.guard;
-        guard.probing.as_ref().map(|_| (keys::namespace_tag(&guard.keys.namespace), index))
-    });
-    asking.rev().collect()
-}
-
-impl Guarded {
-    fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
-        let guard = Arc::new(route.guard.clone()?.acting());
-        let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
-        let terms = Terms {
-            policy: Arc::new(guard.policy.clone()),
-            beside: guard.also.as_ref().map(|also| Arc::new(also.policy.clone())),
-            route: Arc::clone(metrics),
-            schedule,
-        };
-        let naming = keys::Naming::new(guard.keys.clone());
-        Some(Self { guard, naming, terms })
-    }
-}
-
 impl Gateway {
     /// A worker's door: the shared tables, its own way to the store, its own connections to the upstreams.
     pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, worker: usize) -> Self {
         let upstreams = shared.fleets.iter().map(|fleet| Arc::new(Upstream::of(fleet, worker))).collect();
-        Self { shared, arbiter, upstreams, worker }
+        let pen = shared.log.as_ref().and_then(|log| log.pen(worker));
+        Self { shared, arbiter, upstreams, worker, pen }
     }
 
     /// The worker's door under a new configuration.
@@ -253,7 +240,9 @@ impl Gateway {
     /// Answers one request, and counts it once.
     pub async fn handle(&self, request: Request<Inbound>, client: &Arc<Client>) -> Response<Body> {
         let (method, version) = (request.method().clone(), request.version());
-        let mut tally = Tally::new(self.shared.metrics.no_route());
+        let trusted = &self.shared.settings.trusted_proxies;
+        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, client, trusted, pen));
+        let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
         let kinds = Kinds::of(request.headers());
         let origin = headers::origin(request.headers(), kinds).cloned();
         let answer = self.answer(request, kinds, client, &mut tally).await;
@@ -269,8 +258,11 @@ impl Gateway {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        tally.answered(verdict);
+        let line = tally.answered(verdict, response.status());
         body::frame(&mut response, &method, version);
+        if let Some(line) = line {
+            response.body_mut().closes(line);
+        }
         response
     }
 
@@ -315,7 +307,8 @@ impl Gateway {
             head.extensions.remove::<OnUpgrade>();
         }
         let (parameters, listening) = (place.parameters(route), Listening::default());
-        let routed = Routed { index, route, metrics, target, client, trusted, kinds, listening, parameters };
+        let entry = tally.entry().cloned();
+        let routed = Routed { index, route, metrics, target, client, trusted, kinds, listening, parameters, entry };
         match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
@@ -383,6 +376,9 @@ impl Gateway {
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         if let Some(host) = host.filter(|_| !is_told) {
             head.headers.insert(HOST, host);
+        }
+        if let Some(entry) = &routed.entry {
+            entry.named(&head.headers);
         }
         let mut request = Request::from_parts(head, body);
         let client = Arc::clone(routed.client);

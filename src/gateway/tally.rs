@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::StatusCode;
+
+use super::entry::{Closing, Entry};
 use crate::clock::Clock;
 use crate::machine::OperationId;
 use crate::telemetry::{RouteMetrics, Verdict};
@@ -18,14 +21,16 @@ pub(super) struct Tally {
     /// What the request counts as if its client leaves now.
     if_left: Verdict,
     counted: bool,
+    /// Its line in the access log, where there is one.
+    entry: Option<Arc<Entry>>,
 }
 
 impl Tally {
     /// A request that belongs to no route yet.
-    pub(super) fn new(no_route: &Arc<RouteMetrics>) -> Self {
+    pub(super) fn new(no_route: &Arc<RouteMetrics>, entry: Option<Arc<Entry>>) -> Self {
         let started = Clock::instant();
         let (route, if_left) = (Arc::clone(no_route), Verdict::BadRequest);
-        Self { route, place: None, operation: None, started, if_left, counted: false }
+        Self { route, place: None, operation: None, started, if_left, counted: false, entry }
     }
 
     /// The request belongs to this route.
@@ -49,15 +54,22 @@ impl Tally {
         self.operation
     }
 
+    /// Its line in the access log, for what its way adds to it.
+    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
+        self.entry.as_ref()
+    }
+
     /// From here on, a client that leaves makes the request count as `verdict`.
     pub(super) fn if_left(&mut self, verdict: Verdict) {
         self.if_left = verdict;
     }
 
-    /// The request has its answer.
-    pub(super) fn answered(mut self, verdict: Verdict) {
+    /// The request has its answer, whose body this line goes with.
+    pub(super) fn answered(mut self, verdict: Verdict, status: StatusCode) -> Option<Closing> {
         self.counted = true;
         self.route.answered(verdict, self.started.elapsed());
+        let entry = self.entry.take()?;
+        Some(Closing::new(entry, Arc::clone(&self.route), verdict, status.as_u16(), self.operation))
     }
 }
 
@@ -66,6 +78,9 @@ impl Drop for Tally {
         if !self.counted {
             self.route.answered(self.if_left, self.started.elapsed());
             self.route.client_gone();
+            if let Some(entry) = self.entry.take() {
+                drop(Closing::left(entry, Arc::clone(&self.route), self.if_left, self.operation));
+            }
         }
     }
 }

@@ -60,6 +60,11 @@ impl OperationId {
         Short(self)
     }
 
+    /// The bytes of which [`short`](Self::short) is the digits.
+    pub fn beginning(&self) -> [u8; 6] {
+        std::array::from_fn(|at| self.0[at])
+    }
+
     /// All 64 hex digits: how the operation is named outside.
     pub fn digits(&self) -> [u8; 64] {
         let mut text = [0; 64];

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use tracing_appender::non_blocking::NonBlockingBuilder;
 use tracing_subscriber::filter::{Directive, FilterFn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -32,6 +33,9 @@ pub enum LogFormat {
     /// One JSON object a line.
     Json,
 }
+
+/// How many lines may wait for standard error. There is room for all of them from the start.
+const WAITING: usize = 8192;
 
 /// Keeps the log writer alive; dropping it writes out what is left.
 pub struct Logs {
@@ -71,7 +75,7 @@ impl LinesLost {
 /// # Errors
 /// When the level is no filter, the file for audit lines cannot be written, or logs have been started already.
 pub fn start(settings: &LogSettings) -> Result<Logs, String> {
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(std::io::stderr());
     let lost = LinesLost(writer.error_counter());
     let (levels, filter) = reload::Layer::new(filter(&settings.level)?);
     let lines = fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(writer);

@@ -46,6 +46,7 @@ pub struct Metrics {
     late_answers: IntCounter,
     kept: KeptMetrics,
     log_lines_lost: IntGauge,
+    access_log_dropped: IntCounter,
     reloads: Vec<IntCounter>,
     config_loaded: IntGauge,
 }
@@ -141,6 +142,10 @@ impl Metrics {
             )?,
             kept: KeptMetrics::new(&registry)?,
             log_lines_lost: register(&registry, IntGauge::new("log_lines_lost", "Log lines dropped under pressure."))?,
+            access_log_dropped: register(
+                &registry,
+                IntCounter::new("access_log_dropped_total", "Lines of the access log that were dropped."),
+            )?,
             reloads: ReloadResult::ALL.iter().map(|r| reloads.with_label_values(&[r.label()])).collect(),
             config_loaded: register(
                 &registry,
@@ -236,6 +241,11 @@ impl Metrics {
     /// How many log lines were dropped since the start.
     pub fn log_lines_lost(&self, lines: usize) {
         self.log_lines_lost.set(i64::try_from(lines).unwrap_or(i64::MAX));
+    }
+
+    /// Lines of the access log were dropped, because what it is written to does not keep up.
+    pub fn access_log_dropped(&self, lines: usize) {
+        self.access_log_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
     }
 
     /// A changed configuration was read, and taken over or not.

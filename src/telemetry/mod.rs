@@ -1,5 +1,6 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
+pub mod access;
 mod kept;
 mod labels;
 mod logs;

@@ -1,5 +1,6 @@
 //! Sends one request, at most once. Which answers count, and what a failure means, is decided above.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ impl Upstream {
         self.fleet.settings()
     }
 
-    /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection.
+    /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection. `told` hears
+    /// of every server that it is to go to.
     ///
     /// A request goes to a second connection or a second server only with proof that nothing of it was sent, or none of
     /// it processed, so the upstream acts on it at most once. Dropping the future closes the connection, or its stream on
@@ -49,13 +51,18 @@ impl Upstream {
     ///
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
-    pub async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send_telling(
+        &self,
+        mut request: Request<Outgoing>,
+        told: impl Fn(SocketAddr) + Send + Sync,
+    ) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
         for_the_wire(&mut request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
         let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
+            told(run.address());
             self.address(&mut request, run.pool(self.worker));
             match through(run.pool(self.worker), &mut request, self.settings()).await {
                 Ok(answer) => {
@@ -74,6 +81,14 @@ impl Upstream {
         }
         let none = || NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
         Err(Failure::NotSent(why.unwrap_or_else(none)))
+    }
+
+    /// The same, where nobody asks for the server.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn send(&self, request: Request<Outgoing>) -> impl Future<Output = Result<Response<Incoming>, Failure>> + Send {
+        self.send_telling(request, |_| {})
     }
 
     /// Says `Host` as the settings want it. HTTP/1.1 needs one, so a request without any gets the server's.

@@ -1,5 +1,6 @@
 //! One request's stay at a server: chosen, under way, over. What became of it is what the server's health is judged by.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,6 +115,11 @@ impl Run {
     /// The connections of this worker to the server.
     pub(super) fn pool(&self, worker: usize) -> &Arc<Pool> {
         self.endpoint.pool(worker)
+    }
+
+    /// Where that server is.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.endpoint.address
     }
 
     /// The answer's head is here.

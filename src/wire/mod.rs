@@ -34,6 +34,8 @@ pub use watch::{Phase, Turn, Watch};
 pub struct Client {
     /// Who is at the other end; behind a proxy that speaks the PROXY protocol, who that says it is.
     pub peer: IpAddr,
+    /// Who is at the other end of the connection itself.
+    pub direct: IpAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
     /// The certificate by which the client has proven who it is.
@@ -47,7 +49,7 @@ pub struct Client {
 impl Client {
     /// A connection of which nothing else is known yet.
     pub fn new(peer: IpAddr, secure: bool) -> Self {
-        Self { peer, secure, certificate: None, exchange: Exchange::default(), named: OnceLock::new() }
+        Self { peer, direct: peer, secure, certificate: None, exchange: Exchange::default(), named: OnceLock::new() }
     }
 
     /// The peer as fields name it.

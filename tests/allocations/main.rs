@@ -8,7 +8,7 @@ mod orders;
 mod whole;
 
 use allocation_counter::{AllocationInfo, measure};
-use orders::{config, requests};
+use orders::{config, logged, requests};
 use whole::Whole;
 
 /// Requests that are counted, after as many as it takes until nothing is done for the first time.
@@ -77,6 +77,12 @@ fn a_request_on_a_plain_route() {
 fn a_first_request_by_its_header() {
     let whole = Whole::gateway(&config("64MiB"));
     expect("unique", &counted(whole, &each_once("/orders"), "201"), &Most { times: 69, bytes: 57_500 });
+}
+
+#[test]
+fn a_first_request_with_a_line_in_the_access_log() {
+    let whole = Whole::gateway(&logged("64MiB"));
+    expect("logged", &counted(whole, &each_once("/orders"), "201"), &Most { times: 98, bytes: 58_900 });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod access_log;
 mod also;
 mod callers;
 mod client_print;
@@ -95,8 +96,9 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn an_almost_empty_file_gets_the_documented_defaults() {
-    let Settings { server, admin, store, filter, log, upstreams, gateway, arbiter, sweep_interval, watch } =
+    let Settings { server, admin, store, filter, log, access_log, upstreams, gateway, arbiter, sweep_interval, watch } =
         loaded(LEAST).settings;
+    assert_eq!(access_log, None);
     assert_eq!(server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(server.workers, std::thread::available_parallelism().unwrap().get());
     assert_eq!(server.drain, Drain { delay: Duration::ZERO, timeout: Duration::from_secs(30) });

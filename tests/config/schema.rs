@@ -30,6 +30,7 @@ fn knows_the_words_of_the_reader() {
         ("Limits", format!("{LEAST}limits: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Reload", format!("{LEAST}reload: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Log", format!("{LEAST}log: {{ zzzzzzzzzzzz: 1 }}\n")),
+        ("AccessLog", format!("{LEAST}access_log: {{ path: x, zzzzzzzzzzzz: 1 }}\n")),
         ("Tls", format!("{LEAST}tls: {{ zzzzzzzzzzzz: 1 }}\n")),
         ("Pair", format!("{LEAST}tls: {{ certificates: [ {{ zzzzzzzzzzzz: 1 }} ] }}\n")),
         ("Http2", format!("{LEAST}http2: {{ zzzzzzzzzzzz: 1 }}\n")),

@@ -9,6 +9,7 @@ mod gateway;
 #[path = "../support/upstream.rs"]
 mod upstream;
 
+mod access_log;
 mod authority;
 mod floods;
 mod frames;

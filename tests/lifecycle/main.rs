@@ -12,6 +12,7 @@ mod redis;
 #[path = "../support/upstream.rs"]
 mod upstream;
 
+mod access_log;
 mod crowd;
 mod drain;
 mod reload;

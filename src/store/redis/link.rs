@@ -183,7 +183,12 @@ impl Link {
     /// What the server says of itself now, and where it is.
     pub(super) async fn report(&self, deadline: Deadline) -> Result<(Node, Report), StoreError> {
         let lane = self.lane(false);
+        let is_new = lane.slot().made().is_none();
         let (generation, live) = self.meet(lane, deadline).await?;
+        // It was asked just now; whether it may be used in spite of what it said there is for others to say.
+        if is_new && !live.report.may_evict {
+            return Ok((live.node.clone(), live.report.clone()));
+        }
         let clock = self.sets_clock.then_some(&self.terms.clock);
         let asked = server::ask(&live.line, self.terms.settings.allow_eviction, clock, deadline).await;
         let report = lane.mind(generation, asked)??;

@@ -67,8 +67,8 @@ impl fmt::Display for Persistence {
 
 impl Report {
     /// `info` is what the server says of itself, `settings` what it lets be asked of its configuration.
-    fn new(info: &str, settings: Option<&HashMap<String, String>>, allow_eviction: bool) -> Self {
-        let (version, eviction_policy) = (field(info, "redis_version"), field(info, "maxmemory_policy"));
+    fn new(info: &Info<'_>, settings: Option<&HashMap<String, String>>, allow_eviction: bool) -> Self {
+        let (version, eviction_policy) = (info.field("redis_version"), info.field("maxmemory_policy"));
         let may_evict = eviction_policy != "noeviction";
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let refusal = if major.is_none_or(|major| major < OLDEST) {
@@ -83,18 +83,18 @@ impl Report {
             version: version.to_owned(),
             eviction_policy: eviction_policy.to_owned(),
             may_evict,
-            is_primary: field(info, "role") == "master",
-            replicas: field(info, "connected_slaves").parse().unwrap_or(0),
+            is_primary: info.field("role") == "master",
+            replicas: info.field("connected_slaves").parse().unwrap_or(0),
             min_replicas: setting("min-replicas-to-write").and_then(|number| number.parse().ok()),
             persistence: persistence(info, setting("appendfsync"), setting("save")),
             refusal,
-            run: field(info, "run_id").get(..16).and_then(|id| u64::from_str_radix(id, 16).ok()).unwrap_or(0),
+            run: info.field("run_id").get(..16).and_then(|id| u64::from_str_radix(id, 16).ok()).unwrap_or(0),
         }
     }
 }
 
-fn persistence(info: &str, flushed: Option<&str>, snapshots: Option<&str>) -> Persistence {
-    match (field(info, "aof_enabled"), flushed, snapshots) {
+fn persistence(info: &Info<'_>, flushed: Option<&str>, snapshots: Option<&str>) -> Persistence {
+    match (info.field("aof_enabled"), flushed, snapshots) {
         ("1", Some("always"), _) => Persistence::FlushedLog,
         ("1", _, _) => Persistence::Log,
         ("0", _, Some("")) => Persistence::Nothing,
@@ -113,18 +113,18 @@ pub(super) async fn ask(
     let asked = Clock::instant();
     let sections: [&[u8]; 4] = [b"server", b"memory", b"persistence", b"replication"];
     let [server, memory, persistence, replication] = sections.map(|section| [&b"INFO"[..], section]);
-    let [told @ .., now] = line.send([&server, &memory, &persistence, &replication, &[b"TIME"]], deadline).await?;
-    let taken = asked.elapsed();
     // Not every user may ask this; then it is not known.
     let settings: Words = &[b"CONFIG", b"GET", b"save", b"appendfsync", b"min-replicas-to-write"];
-    let [settings] = line.send([settings], deadline).await?;
+    let all: [Words; 6] = [&server, &memory, &persistence, &replication, &[b"TIME"], settings];
+    let [told @ .., now, settings] = line.send(all, deadline).await?;
+    let taken = asked.elapsed();
     let settings = HashMap::from_redis_value(settings).ok();
     let judge = || {
         if let Some(clock) = clock {
             clock.calibrate(time(faults::parse(now)?), taken);
         }
         let told = told.into_iter().map(faults::parse).collect::<Result<Vec<String>, _>>()?;
-        Ok(Report::new(&told.concat(), settings.as_ref(), allow_eviction))
+        Ok(Report::new(&Info::of(&told.concat()), settings.as_ref(), allow_eviction))
     };
     Ok(judge())
 }
@@ -134,9 +134,18 @@ pub(super) fn time((seconds, micros): (u64, u64)) -> Time {
     Time(seconds.saturating_mul(1_000).saturating_add(micros / 1_000))
 }
 
-fn field<'a>(info: &'a str, name: &str) -> &'a str {
-    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.map_or("unknown", str::trim)
+/// The lines of `INFO`, told apart once: name and value.
+struct Info<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Info<'a> {
+    fn of(text: &'a str) -> Self {
+        Self(text.lines().filter_map(|line| line.split_once(':')).collect())
+    }
+
+    fn field(&self, name: &str) -> &'a str {
+        let value = self.0.iter().find_map(|(own, value)| (*own == name).then_some(*value));
+        value.map_or("unknown", str::trim)
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +159,7 @@ mod tests {
              # Persistence\r\naof_enabled:1\r\n\
              # Replication\r\nrole:master\r\nconnected_slaves:2\r\n"
         );
-        Report::new(&info, None, allow_eviction)
+        Report::new(&Info::of(&info), None, allow_eviction)
     }
 
     #[test]
@@ -167,10 +176,10 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_not_trusted() {
-        let silent = Report::new("", None, false);
+        let silent = Report::new(&Info::of(""), None, false);
         assert!(silent.may_evict && silent.refusal.is_some() && !silent.is_primary);
         assert_eq!((silent.replicas, silent.persistence), (0, Persistence::Unknown));
-        let hidden = Report::new("redis_version:7.0.0", None, false);
+        let hidden = Report::new(&Info::of("redis_version:7.0.0"), None, false);
         assert!(hidden.refusal.unwrap().contains("unknown"));
     }
 
@@ -188,7 +197,7 @@ mod tests {
             ("aof_enabled:0", None, None, Persistence::Unknown),
         ];
         for (info, flushed, snapshots, what) in all {
-            assert_eq!(persistence(info, flushed, snapshots), what, "{info} {flushed:?} {snapshots:?}");
+            assert_eq!(persistence(&Info::of(info), flushed, snapshots), what, "{info} {flushed:?} {snapshots:?}");
         }
     }
 }

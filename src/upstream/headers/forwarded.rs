@@ -7,6 +7,7 @@ use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Hop, Kinds};
+use crate::wire::Network;
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -15,6 +16,28 @@ static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Whether a field of this name says who asked, how, or for which host.
 pub fn is_forwarding(name: &HeaderName) -> bool {
     Kinds::one(name).any(Kinds::FORWARDING)
+}
+
+/// Who sent a request: the peer, unless it is a trusted proxy that names another. Behind several of them it is the last
+/// address that is none of theirs; what stands before that, anybody may have written.
+pub fn believed(came: &HeaderMap, peer: IpAddr, trusted: &[Network]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut client = peer;
+    if !is_trusted(client) {
+        return client;
+    }
+    for line in came.get_all(&FOR).iter().rev() {
+        for named in line.as_bytes().rsplit(|byte| *byte == b',') {
+            let Some(named) = std::str::from_utf8(named).ok().and_then(|named| named.trim().parse().ok()) else {
+                return client;
+            };
+            client = named;
+            if !is_trusted(client) {
+                return client;
+            }
+        }
+    }
+    client
 }
 
 /// Whether a field that came is not copied: because [`Said`] says it anew, or because nobody vouches for it.

@@ -14,9 +14,10 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 pub use fields::{is_reserved, nominated};
-pub use forwarded::is_forwarding;
+pub use forwarded::{believed, is_forwarding};
 pub use kinds::Kinds;
 pub use replay::{replayable, replayed, vary_by_origin};
+pub use trace::{LONGEST_ID, ids};
 pub use via::Via;
 
 use crate::machine::{AttemptId, OperationId};

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
 use super::{Kinds, set as set_line};
@@ -14,7 +14,7 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest `X-Request-Id` that is passed on, in bytes.
-const LONGEST_ID: usize = 128;
+pub const LONGEST_ID: usize = 128;
 
 /// What a step of a trace takes over from the one before.
 struct Trace<'a> {
@@ -45,6 +45,13 @@ pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
         let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &random).into_uuid();
         set_line(headers, &REQUEST_ID, id.hyphenated().encode_lower(&mut [0; 36]).as_bytes());
     }
+}
+
+/// The ids that a request goes by: its own, and its trace's, each if it is what it should be.
+pub fn ids(headers: &HeaderMap) -> (Option<&HeaderValue>, Option<[u8; 32]>) {
+    let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
+    let trace = headers.get(&TRACEPARENT).and_then(|trace| Trace::parse(trace.to_str().ok()?));
+    (id, trace.and_then(|trace| trace.id.as_bytes().try_into().ok()))
 }
 
 impl<'a> Trace<'a> {

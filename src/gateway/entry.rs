@@ -1,0 +1,173 @@
+//! A request's line in the access log: begun with its head, written when its answer's body is gone. How a line looks, and
+//! where it goes, is not known here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use http::header::USER_AGENT;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
+
+use crate::clock::Clock;
+use crate::machine::OperationId;
+use crate::telemetry::access::{Line, Pen};
+use crate::telemetry::{RouteMetrics, Verdict};
+use crate::upstream::headers;
+use crate::wire::framing::Fault;
+use crate::wire::{Client, Network};
+
+/// What a request counts as, towards its line, whose client did not wait for an answer. No answer says so: it is the word
+/// that nginx has for it.
+const LEFT: u16 = 499;
+
+/// What is known of a request when it comes, and what its way adds to that.
+pub(super) struct Entry {
+    pen: Arc<Pen>,
+    at: u64,
+    started: Instant,
+    /// Who sent it, as far as the hops before are believed.
+    client: IpAddr,
+    peer: IpAddr,
+    /// None: another request stands here for one that was refused.
+    method: Option<Method>,
+    target: Option<PathAndQuery>,
+    version: Version,
+    agent: Option<HeaderValue>,
+    way: Mutex<Way>,
+}
+
+#[derive(Default)]
+struct Way {
+    server: Option<SocketAddr>,
+    /// Copied: the first clone of a field that was made here would take memory of its own.
+    request_id: Option<Id>,
+    trace_id: Option<[u8; 32]>,
+}
+
+/// A request's id, of which there are so many bytes.
+struct Id([u8; headers::LONGEST_ID], usize);
+
+impl Id {
+    fn of(id: &HeaderValue) -> Option<Self> {
+        let mut bytes = [0; headers::LONGEST_ID];
+        bytes.get_mut(..id.len())?.copy_from_slice(id.as_bytes());
+        Some(Self(bytes, id.len()))
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+impl Entry {
+    /// A request that has come just now.
+    pub(super) fn of<B>(request: &Request<B>, client: &Client, trusted: &[Network], pen: &Arc<Pen>) -> Arc<Self> {
+        let fields = request.headers();
+        let refused = request.version() != Version::HTTP_2 && request.extensions().get::<Fault>().is_some();
+        let entry = Self {
+            pen: Arc::clone(pen),
+            at: Clock::wall().0,
+            started: Clock::instant(),
+            client: headers::believed(fields, client.peer, trusted),
+            peer: client.direct,
+            method: (!refused).then(|| request.method().clone()),
+            target: request.uri().path_and_query().filter(|_| !refused).cloned(),
+            version: request.version(),
+            agent: fields.get(USER_AGENT).cloned(),
+            way: Mutex::default(),
+        };
+        entry.named(fields);
+        Arc::new(entry)
+    }
+
+    /// It goes by these ids: as they came, or as they go to the upstream.
+    pub(super) fn named(&self, fields: &HeaderMap) {
+        let (request_id, trace_id) = headers::ids(fields);
+        let mut way = self.way();
+        way.request_id = request_id.and_then(Id::of);
+        way.trace_id = trace_id;
+    }
+
+    /// It is to go to this server.
+    pub(super) fn goes_to(&self, server: SocketAddr) {
+        self.way().server = Some(server);
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line that is written when this is dropped: with the body that it belongs to.
+pub(super) struct Closing {
+    entry: Arc<Entry>,
+    route: Arc<RouteMetrics>,
+    verdict: Verdict,
+    status: u16,
+    operation: Option<OperationId>,
+    sent: u64,
+}
+
+impl Closing {
+    /// Of a request with this answer.
+    pub(super) fn new(
+        entry: Arc<Entry>,
+        route: Arc<RouteMetrics>,
+        verdict: Verdict,
+        status: u16,
+        operation: Option<OperationId>,
+    ) -> Self {
+        Self { entry, route, verdict, status, operation, sent: 0 }
+    }
+
+    /// The same, with no answer.
+    pub(super) fn left(
+        entry: Arc<Entry>,
+        route: Arc<RouteMetrics>,
+        verdict: Verdict,
+        operation: Option<OperationId>,
+    ) -> Self {
+        Self::new(entry, route, verdict, LEFT, operation)
+    }
+
+    /// So many bytes of the body go to the client.
+    pub(super) fn sends(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let entry = &*self.entry;
+        let way = entry.way();
+        let target = entry.target.as_ref();
+        entry.pen.write(&Line {
+            at: entry.at,
+            client: entry.client,
+            peer: entry.peer,
+            method: entry.method.as_ref().map(Method::as_str),
+            path: target.map(PathAndQuery::path),
+            query: target.and_then(PathAndQuery::query),
+            protocol: protocol(entry.version),
+            status: self.status,
+            bytes: self.sent,
+            took: entry.started.elapsed(),
+            route: self.route.name(),
+            upstream: way.server,
+            verdict: self.verdict,
+            operation: self.operation.as_ref().map(OperationId::beginning),
+            request_id: way.request_id.as_ref().map(Id::as_bytes),
+            trace_id: way.trace_id.as_ref().map(<[u8; 32]>::as_slice),
+            user_agent: entry.agent.as_ref().map(HeaderValue::as_bytes),
+        });
+    }
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}

@@ -1,0 +1,231 @@
+//! How values are spelled in a line, without the machinery of `fmt`: it would cost more than all else of a line. Whatever
+//! a client sends comes out as printable ASCII, so that nobody writes a second line into the first.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The most bytes that are shown of a value; three dots say that there were more.
+pub(super) const MOST: usize = 4096;
+/// The most bytes that stand for one of a value.
+pub(super) const WIDEST: usize = 6;
+
+/// Where a line is written: room enough for the longest. What went beyond it would be left out.
+pub(super) struct Ink<'a> {
+    room: &'a mut [u8],
+    written: usize,
+}
+
+impl<'a> Ink<'a> {
+    pub(super) fn on(room: &'a mut [u8]) -> Self {
+        Self { room, written: 0 }
+    }
+
+    /// How much was written.
+    pub(super) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// Bytes of which it is known how many there are: no call, only moves.
+    #[inline]
+    pub(super) fn fixed<const N: usize>(&mut self, bytes: &[u8; N]) {
+        if let Some(room) = self.room.get_mut(self.written..self.written + N) {
+            room.copy_from_slice(bytes);
+            self.written += N;
+        }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.room.get_mut(self.written..self.written + bytes.len()) {
+            room.copy_from_slice(bytes);
+            self.written += bytes.len();
+        }
+    }
+
+    pub(super) fn number(&mut self, number: u64) {
+        self.bytes(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// A number below 10 to the power of `N`, with zeros before it.
+    pub(super) fn padded<const N: usize>(&mut self, mut number: u32) {
+        let mut digits = [b'0'; N];
+        for digit in digits.iter_mut().rev() {
+            *digit = DIGITS[(number % 10) as usize];
+            number /= 10;
+        }
+        self.fixed(&digits);
+    }
+
+    pub(super) fn hex(&mut self, bytes: [u8; 6]) {
+        let mut digits = [0; 12];
+        for (digits, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            digits.copy_from_slice(&pair(byte));
+        }
+        self.fixed(&digits);
+    }
+
+    pub(super) fn address(&mut self, address: IpAddr) {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.ipv4(address),
+            IpAddr::V6(address) => self.bytes(address.to_string().as_bytes()),
+        }
+    }
+
+    fn ipv4(&mut self, address: Ipv4Addr) {
+        let (mut text, mut length) = ([b'.'; 16], 0);
+        for octet in address.octets() {
+            for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
+                if octet >= least {
+                    text[length] = DIGITS[usize::from(octet / unit % 10)];
+                    length += 1;
+                }
+            }
+            length += 1;
+        }
+        self.bytes(&text[..length - 1]);
+    }
+
+    pub(super) fn server(&mut self, server: SocketAddr) {
+        let brackets = server.ip().to_canonical().is_ipv6();
+        if brackets {
+            self.fixed(b"[");
+        }
+        self.address(server.ip());
+        if brackets {
+            self.fixed(b"]");
+        }
+        self.fixed(b":");
+        self.number(server.port().into());
+    }
+
+    /// What is shown of a value, in the spelling of `escape` where it needs one.
+    fn shown(&mut self, value: &[u8], escape: impl FnOnce(&mut Self, &[u8])) {
+        let cut = &value[..value.len().min(MOST)];
+        if are_plain(cut) {
+            self.bytes(cut);
+        } else {
+            escape(self, cut);
+        }
+        if cut.len() < value.len() {
+            self.fixed(b"...");
+        }
+    }
+
+    /// As JSON has it. Bytes that are no UTF-8 come out as the characters of Latin-1.
+    pub(super) fn json(&mut self, value: &[u8]) {
+        self.shown(value, |ink, value| match std::str::from_utf8(value) {
+            Ok(text) => text.encode_utf16().for_each(|unit| ink.json_unit(unit)),
+            Err(_) => value.iter().for_each(|byte| ink.json_unit((*byte).into())),
+        });
+    }
+
+    fn json_unit(&mut self, unit: u16) {
+        match unit.to_be_bytes() {
+            [0, byte] if is_plain(byte) => self.fixed(&[byte]),
+            [0, byte @ (b'"' | b'\\')] => self.fixed(&[b'\\', byte]),
+            [high, low] => {
+                let ([a, b], [c, d]) = (pair(high), pair(low));
+                self.fixed(&[b'\\', b'u', a, b, c, d]);
+            }
+        }
+    }
+
+    /// As nginx has it: `\xHH`.
+    pub(super) fn backslashed(&mut self, value: &[u8]) {
+        self.shown(value, |ink, value| {
+            for byte in value {
+                if is_plain(*byte) {
+                    ink.fixed(&[*byte]);
+                } else {
+                    let [high, low] = pair(*byte).map(|digit| digit.to_ascii_uppercase());
+                    ink.fixed(&[b'\\', b'x', high, low]);
+                }
+            }
+        });
+    }
+}
+
+fn pair(byte: u8) -> [u8; 2] {
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]
+}
+
+/// Whether a byte says itself between quotation marks.
+fn is_plain(byte: u8) -> bool {
+    !matches!(byte, b'"' | b'\\') && matches!(byte, 0x20..=0x7e)
+}
+
+/// Whether all do. Sixteen are looked at together; the last sixteen may be looked at twice.
+fn are_plain(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk::<16>() else { return bytes.iter().all(|byte| is_plain(*byte)) };
+    bytes.as_chunks::<16>().0.iter().chain(std::iter::once(last)).all(are_sixteen_plain)
+}
+
+#[inline]
+fn are_sixteen_plain(bytes: &[u8; 16]) -> bool {
+    let odd = |byte: u8| u8::from(byte.wrapping_sub(0x20) > 0x5e) | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    bytes.iter().fold(0, |seen, byte| seen | odd(*byte)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Ink)) -> String {
+        let mut room = vec![0; 6 * MOST + 3];
+        let mut ink = Ink::on(&mut room);
+        write(&mut ink);
+        let written = ink.written();
+        room.truncate(written);
+        String::from_utf8(room).unwrap()
+    }
+
+    #[test]
+    fn nothing_of_a_clients_ends_its_value_or_its_line() {
+        for value in ["a\"b", "a\\", "\n{\"status\":200}", "\r\0\u{7f}", "\u{85}\u{2028}", "é😀"] {
+            let escaped = text(|ink| ink.json(value.as_bytes()));
+            assert!(escaped.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{escaped}");
+            let read: String = serde_json::from_str(&format!("\"{escaped}\"")).unwrap();
+            assert_eq!(read, value);
+        }
+        assert_eq!(text(|ink| ink.json(b"caf\xe9")), "caf\\u00e9");
+        assert_eq!(text(|ink| ink.backslashed(b"a\"\\\n\x7f\xe9 z")), "a\\x22\\x5C\\x0A\\x7F\\xE9 z");
+    }
+
+    #[test]
+    fn every_byte_is_looked_at_wherever_it_stands() {
+        for length in [1, 15, 16, 17, 31, 32, 33, 100] {
+            let plain: Vec<u8> = (0..=255).filter(|byte| is_plain(*byte)).cycle().take(length).collect();
+            assert!(are_plain(&plain));
+            for (place, odd) in (0..length).flat_map(|place| [0, 0x1f, b'"', b'\\', 0x7f, 0xff].map(|odd| (place, odd)))
+            {
+                let mut bytes = plain.clone();
+                bytes[place] = odd;
+                assert!(!are_plain(&bytes), "{odd} at {place} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        let long = vec![b'"'; MOST + 1];
+        let escaped = text(|ink| ink.json(&long));
+        assert_eq!(escaped.len(), 2 * MOST + 3);
+        assert!(escaped.ends_with("\\\"..."));
+        for value in [&long[..], b"", "\u{1}".repeat(9000).as_bytes(), "é".repeat(9000).as_bytes()] {
+            assert!(text(|ink| ink.json(value)).len() <= WIDEST * value.len().min(MOST) + 3);
+            assert!(text(|ink| ink.backslashed(value)).len() <= WIDEST * value.len().min(MOST) + 3);
+        }
+    }
+
+    #[test]
+    fn numbers_and_addresses_are_spelled_as_usual() {
+        assert_eq!(text(|ink| ink.padded::<6>(1_203)), "001203");
+        assert_eq!(text(|ink| ink.hex([0x0f, 0xa0, 0, 1, 2, 3])), "0fa000010203");
+        for ip in ["127.0.0.1", "255.0.10.99", "100.200.109.0", "::1", "2001:db8::7"] {
+            assert_eq!(text(|ink| ink.address(ip.parse().unwrap())), ip);
+        }
+        assert_eq!(text(|ink| ink.address("::ffff:10.0.0.1".parse().unwrap())), "10.0.0.1");
+        for at in ["127.0.0.1:80", "[::1]:65535"] {
+            assert_eq!(text(|ink| ink.server(at.parse().unwrap())), at);
+        }
+    }
+}
