@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::machine::OperationId;
 use crate::telemetry::access::{Line, Pen};
 use crate::telemetry::{RouteMetrics, Verdict};
-use crate::upstream::headers;
+use crate::upstream::headers::{self, Ids, Kinds};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Network};
 
@@ -60,12 +60,24 @@ impl Id {
     }
 }
 
+impl Way {
+    fn under(self, (request_id, trace_id): Ids<'_>) -> Self {
+        Self { request_id: request_id.and_then(Id::of), trace_id, ..self }
+    }
+}
+
 impl Entry {
     /// A request that has come just now.
-    pub(super) fn of<B>(request: &Request<B>, client: &Client, trusted: &[Network], pen: &Arc<Pen>) -> Arc<Self> {
+    pub(super) fn of<B>(
+        request: &Request<B>,
+        kinds: Kinds,
+        client: &Client,
+        trusted: &[Network],
+        pen: &Arc<Pen>,
+    ) -> Arc<Self> {
         let fields = request.headers();
         let refused = request.version() != Version::HTTP_2 && request.extensions().get::<Fault>().is_some();
-        let entry = Self {
+        Arc::new(Self {
             pen: Arc::clone(pen),
             at: Clock::wall().0,
             started: Clock::instant(),
@@ -75,18 +87,14 @@ impl Entry {
             target: request.uri().path_and_query().filter(|_| !refused).cloned(),
             version: request.version(),
             agent: fields.get(USER_AGENT).cloned(),
-            way: Mutex::default(),
-        };
-        entry.named(fields);
-        Arc::new(entry)
+            way: Mutex::new(Way::default().under(headers::ids_that_came(fields, kinds))),
+        })
     }
 
-    /// It goes by these ids: as they came, or as they go to the upstream.
-    pub(super) fn named(&self, fields: &HeaderMap) {
-        let (request_id, trace_id) = headers::ids(fields);
+    /// It goes on with these fields.
+    pub(super) fn goes_on(&self, fields: &HeaderMap) {
         let mut way = self.way();
-        way.request_id = request_id.and_then(Id::of);
-        way.trace_id = trace_id;
+        *way = Way { server: way.server, ..Way::default() }.under(headers::ids_that_go(fields));
     }
 
     /// It is to go to this server.

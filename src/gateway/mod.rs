@@ -241,9 +241,9 @@ impl Gateway {
     pub async fn handle(&self, request: Request<Inbound>, client: &Arc<Client>) -> Response<Body> {
         let (method, version) = (request.method().clone(), request.version());
         let trusted = &self.shared.settings.trusted_proxies;
-        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, client, trusted, pen));
-        let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
         let kinds = Kinds::of(request.headers());
+        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, kinds, client, trusted, pen));
+        let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
         let origin = headers::origin(request.headers(), kinds).cloned();
         let answer = self.answer(request, kinds, client, &mut tally).await;
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
@@ -378,7 +378,7 @@ impl Gateway {
             head.headers.insert(HOST, host);
         }
         if let Some(entry) = &routed.entry {
-            entry.named(&head.headers);
+            entry.goes_on(&head.headers);
         }
         let mut request = Request::from_parts(head, body);
         let client = Arc::clone(routed.client);

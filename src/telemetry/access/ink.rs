@@ -11,33 +11,34 @@ pub(super) const WIDEST: usize = 6;
 
 /// Where a line is written: room enough for the longest. What went beyond it would be left out.
 pub(super) struct Ink<'a> {
-    room: &'a mut [u8],
-    written: usize,
+    rest: &'a mut [u8],
+    room: usize,
 }
 
 impl<'a> Ink<'a> {
     pub(super) fn on(room: &'a mut [u8]) -> Self {
-        Self { room, written: 0 }
+        Self { room: room.len(), rest: room }
     }
 
     /// How much was written.
     pub(super) fn written(&self) -> usize {
-        self.written
+        self.room - self.rest.len()
     }
 
     /// Bytes of which it is known how many there are: no call, only moves.
     #[inline]
     pub(super) fn fixed<const N: usize>(&mut self, bytes: &[u8; N]) {
-        if let Some(room) = self.room.get_mut(self.written..self.written + N) {
-            room.copy_from_slice(bytes);
-            self.written += N;
+        if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut() {
+            *place = *bytes;
+            self.rest = rest;
         }
     }
 
+    #[inline]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        if let Some(room) = self.room.get_mut(self.written..self.written + bytes.len()) {
-            room.copy_from_slice(bytes);
-            self.written += bytes.len();
+        if let Some((place, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.rest = rest;
         }
     }
 
@@ -56,11 +57,9 @@ impl<'a> Ink<'a> {
     }
 
     pub(super) fn hex(&mut self, bytes: [u8; 6]) {
-        let mut digits = [0; 12];
-        for (digits, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-            digits.copy_from_slice(&pair(byte));
+        for byte in bytes {
+            self.fixed(&pair(byte));
         }
-        self.fixed(&digits);
     }
 
     pub(super) fn address(&mut self, address: IpAddr) {

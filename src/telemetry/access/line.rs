@@ -51,10 +51,12 @@ const FIXED: usize = 768;
 impl Line<'_> {
     /// The most bytes that it can take.
     pub(super) fn most(&self) -> usize {
-        let texts = [self.method, self.path, self.query, Some(self.route)].into_iter().flatten().map(str::len);
-        let values = [self.request_id, self.trace_id, self.user_agent].into_iter().flatten().map(<[u8]>::len);
+        let text = |value: Option<&str>| value.map_or(0, str::len);
+        let bytes = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
+        let texts = text(self.method) + text(self.path) + text(self.query) + self.route.len();
+        let values = bytes(self.request_id) + bytes(self.trace_id) + bytes(self.user_agent);
         // Seven values, none of which is shown beyond its bound.
-        FIXED + WIDEST * texts.chain(values).sum::<usize>().min(7 * MOST)
+        FIXED + WIDEST * (texts + values).min(7 * MOST)
     }
 
     /// Adds it as one JSON object.

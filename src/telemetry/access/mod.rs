@@ -73,6 +73,8 @@ pub struct Pen {
 /// Lines that wait for the writer.
 struct Page {
     bytes: Vec<u8>,
+    /// Where a line is written before it goes behind the others: as long as the longest that there was room for.
+    line: Vec<u8>,
     /// The most bytes that may wait here.
     most: usize,
     format: Format,
@@ -147,7 +149,14 @@ impl Pen {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { bytes: Vec::new(), most: 0, format: Format::Json, query: false, stamp: Stamp::default() }
+        Self {
+            bytes: Vec::new(),
+            line: Vec::new(),
+            most: 0,
+            format: Format::Json,
+            query: false,
+            stamp: Stamp::default(),
+        }
     }
 }
 
@@ -172,15 +181,17 @@ impl Page {
     }
 
     fn append(&mut self, line: &Line<'_>) {
-        let begun = self.bytes.len();
-        self.bytes.resize(begun + line.most(), 0);
-        let mut ink = Ink::on(&mut self.bytes[begun..]);
+        let most = line.most();
+        if self.line.len() < most {
+            self.line.resize(most, 0);
+        }
+        let mut ink = Ink::on(&mut self.line);
         match self.format {
             Format::Json => line.json(&mut ink, &mut self.stamp, self.query),
             Format::Combined => line.combined(&mut ink, &mut self.stamp, self.query),
         }
-        let end = begun + ink.written();
-        self.bytes.truncate(end);
+        let written = ink.written();
+        self.bytes.extend_from_slice(&self.line[..written]);
     }
 }
 

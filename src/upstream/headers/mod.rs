@@ -17,7 +17,7 @@ pub use fields::{is_reserved, nominated};
 pub use forwarded::{believed, is_forwarding};
 pub use kinds::Kinds;
 pub use replay::{replayable, replayed, vary_by_origin};
-pub use trace::{LONGEST_ID, ids};
+pub use trace::{Ids, LONGEST_ID, ids_that_came, ids_that_go};
 pub use via::Via;
 
 use crate::machine::{AttemptId, OperationId};

@@ -47,11 +47,23 @@ pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
     }
 }
 
-/// The ids that a request goes by: its own, and its trace's, each if it is what it should be.
-pub fn ids(headers: &HeaderMap) -> (Option<&HeaderValue>, Option<[u8; 32]>) {
+/// A request's id, and that of its trace.
+pub type Ids<'a> = (Option<&'a HeaderValue>, Option<[u8; 32]>);
+
+/// The ids that came with a request, each if it is what it should be. Its fields are of these kinds.
+pub fn ids_that_came(headers: &HeaderMap, kinds: Kinds) -> Ids<'_> {
+    if !kinds.any(Kinds::TRACE.and(Kinds::REQUEST_ID)) {
+        return (None, None);
+    }
     let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
     let trace = headers.get(&TRACEPARENT).and_then(|trace| Trace::parse(trace.to_str().ok()?));
     (id, trace.and_then(|trace| trace.id.as_bytes().try_into().ok()))
+}
+
+/// The ids that a request goes on with.
+pub fn ids_that_go(headers: &HeaderMap) -> Ids<'_> {
+    let trace = headers.get(&TRACEPARENT).and_then(|trace| trace.as_bytes().get(3..35)?.try_into().ok());
+    (headers.get(&REQUEST_ID), trace)
 }
 
 impl<'a> Trace<'a> {
