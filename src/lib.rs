@@ -6,7 +6,8 @@
 //!
 //! - [`cli`] parses the command line; [`app`] builds everything and runs it.
 //! - [`config`] reads the YAML file and translates it into the settings that the floors below define.
-//! - [`server`] accepts connections and drives them, one single-threaded runtime per core.
+//! - [`server`] accepts connections and drives them, one single-threaded runtime per core: HTTP/1.1 in a loop of its own,
+//!   HTTP/2 with hyper.
 //! - [`admin`] is the operators' door: health, metrics, records. [`gateway`] is the HTTP door.
 //! - [`arbiter`] joins the rules with a store: who may act, the permit, waiters, the local replay cache.
 //! - [`jwt`] finds out whether a token is what it says it is.

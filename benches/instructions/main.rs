@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails where it stands")]
 
 mod codec;
+mod exchange;
 mod filter;
 mod hundred;
 mod keys;
@@ -14,6 +15,7 @@ mod whole;
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, main};
 
 use codec::record_bytes;
+use exchange::exchanges;
 use filter::bloom_filter;
 use hundred::whole_requests;
 use keys::{fingerprints, naming_requests};
@@ -37,5 +39,5 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 
 main!(
     library_benchmark_groups =
-        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, access_log, whole_requests]
+        [naming_requests, fingerprints, bloom_filter, record_bytes, machine, access_log, exchanges, whole_requests]
 );

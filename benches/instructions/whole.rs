@@ -1,11 +1,14 @@
 //! A whole gateway on one thread, from a client's socket to an upstream's and back, over loopback and with its records in
 //! memory. It measures nothing itself; `tests/allocations` uses it too.
 
+use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use oncegate::arbiter::{self, Arbiter};
 use oncegate::clock::Clock;
 use oncegate::config::{self, Settings};
@@ -16,6 +19,7 @@ use oncegate::store::memory::MemoryStore;
 use oncegate::telemetry::Metrics;
 use oncegate::telemetry::access::AccessLog;
 use oncegate::upstream::{Fleet, SystemResolver};
+use oncegate::wire::{Client, Inbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -50,6 +54,17 @@ impl Whole {
         Self { runtime, client }
     }
 
+    /// To a server whose answer is the request's body: what serving a connection costs, without what is served.
+    pub(crate) fn echo() -> Self {
+        let runtime = runtime();
+        let client = runtime.block_on(async {
+            let settings = config::parse("bench", &orders::config("0").replace("UPSTREAM", "127.0.0.1:9"), &|_| None);
+            connect(&listen(&settings.unwrap().settings, Arc::new(Metrics::new().unwrap()), |request, _| echo(request)))
+                .await
+        });
+        Self { runtime, client }
+    }
+
     /// Sends requests one after another, each after the answer to the one before, which must have this status.
     pub(crate) fn ask(&mut self, requests: &[Vec<u8>], status: &str) {
         let client = &mut self.client;
@@ -70,7 +85,7 @@ impl Whole {
     }
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -81,7 +96,7 @@ async fn connect(address: &str) -> TcpStream {
 }
 
 /// An API that gives every request the same answer.
-async fn upstream() -> String {
+pub(crate) async fn upstream() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -121,6 +136,25 @@ fn serve(settings: &Settings) -> String {
     });
     let gateway = Shared::new(settings.gateway.clone(), fleets, Arc::clone(&metrics)).logged(log);
     let gateway = Arc::new(Gateway::new(Arc::new(gateway), arbiter, 0));
+    listen(settings, metrics, move |request, client| {
+        let gateway = Arc::clone(&gateway);
+        async move { gateway.handle(request, &client).await }
+    })
+}
+
+async fn echo(request: Request<Inbound>) -> Response<Full<Bytes>> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    Response::builder().header("content-type", "application/json").body(Full::new(body)).unwrap()
+}
+
+/// A listener that is served with this.
+fn listen<H, F, B>(settings: &Settings, metrics: Arc<Metrics>, handle: H) -> String
+where
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let doorway = Arc::new(Doorway {
         front: Arc::new(Front::default()),
         connections: Connections::default(),
@@ -134,13 +168,6 @@ fn serve(settings: &Settings) -> String {
     });
     let listener = server::bind((Ipv4Addr::LOCALHOST, 0).into(), 1, false).unwrap().pop().unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(server::serve(
-        listener,
-        move || Arc::clone(&doorway),
-        move |request, client| {
-            let gateway = Arc::clone(&gateway);
-            async move { gateway.handle(request, &client).await }
-        },
-    ));
+    tokio::spawn(server::serve(listener, move || Arc::clone(&doorway), handle));
     address
 }

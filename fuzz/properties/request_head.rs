@@ -54,27 +54,21 @@ impl Read {
         read
     }
 
-    /// A request for another protocol is never granted here: what follows is the next request.
+    /// A request for another protocol is a request like any other: what follows is the next one.
     fn cut(data: &[u8], limits: &Limits, mut next: impl FnMut(usize) -> usize) -> Self {
         let mut machine = Requests::new(*limits);
         let mut read = Self { good: 0, done: Ok(()), whole: 0, heads: Vec::new(), ends: Vec::new() };
         let mut shown = 0;
         while shown < data.len() && read.done.is_ok() {
             shown = next(shown).min(data.len());
-            loop {
-                let (good, done) = machine.follow(&data[read.good..shown]);
-                assert!(good <= shown - read.good);
-                read.good += good;
-                read.done = done;
-                let (heads, whole) = (machine.heads(), machine.whole());
-                assert!(whole <= heads && heads <= whole + 1, "{heads} heads, {whole} whole");
-                read.heads.resize(usize::try_from(heads).unwrap_or_default(), read.good);
-                read.ends.resize(usize::try_from(whole).unwrap_or_default(), read.good);
-                if !machine.waits() {
-                    break;
-                }
-                machine.decided(false);
-            }
+            let (good, done) = machine.follow(&data[read.good..shown]);
+            assert!(good <= shown - read.good);
+            read.good += good;
+            read.done = done;
+            let (heads, whole) = (machine.heads(), machine.whole());
+            assert!(whole <= heads && heads <= whole + 1, "{heads} heads, {whole} whole");
+            read.heads.resize(usize::try_from(heads).unwrap_or_default(), read.good);
+            read.ends.resize(usize::try_from(whole).unwrap_or_default(), read.good);
         }
         read.whole = machine.whole();
         read

@@ -62,7 +62,6 @@ impl Gateway {
                 return Box::pin(self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally)).await;
             }
         };
-        routed.client.exchange.read_whole();
         let room = match (self.room(guard, &head, &read), instead) {
             (Some(room), _) => room,
             (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,

@@ -45,7 +45,6 @@ use std::sync::Arc;
 
 use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Request, Response, Version, request};
-use hyper::upgrade::OnUpgrade;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::jwt::{Ring, Verifier};
@@ -55,7 +54,7 @@ use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Kinds, Manner, Via};
 use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Inbound};
+use crate::wire::{Client, Inbound, OnUpgrade};
 use entry::Entry;
 use guards::{Guarded, probed};
 use limits::{Budget, Slots};

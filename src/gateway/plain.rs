@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use http::{Request, Response, StatusCode, request};
-use hyper::upgrade::OnUpgrade;
 
 use super::body::Body;
 use super::entry::Entry;
@@ -13,7 +12,7 @@ use super::{Answer, Gateway, Routed, upgrade};
 use crate::clock::Clock;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Failure, Incoming, Outgoing, Reason, Upstream, headers};
-use crate::wire::{Unfinished, Upload};
+use crate::wire::{OnUpgrade, Unfinished, Upload};
 
 /// Why there is no answer.
 enum Missing {

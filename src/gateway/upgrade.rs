@@ -1,14 +1,13 @@
 //! Upgrades: which wishes to switch protocols are passed on, and the tunnel that follows a 101. What runs inside a tunnel
 //! is nobody's matter here.
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, request, response};
 use http_body::Body;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
 use super::Gateway;
@@ -17,6 +16,7 @@ use super::problem::Problem;
 use crate::clock::Clock;
 use crate::upstream::Incoming;
 use crate::upstream::headers::Kinds;
+use crate::wire::OnUpgrade;
 
 const WEBSOCKET: &str = "websocket";
 /// Bytes that a tunnel takes at a time, each way.
@@ -94,13 +94,13 @@ async fn join(client: OnUpgrade, upstream: OnUpgrade, idle: Duration) {
         tracing::debug!("a tunnel was not made");
         return;
     };
-    let (from_client, to_client) = split(TokioIo::new(client));
-    let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
+    let (from_client, to_client) = split(client);
+    let (from_upstream, to_upstream) = split(upstream);
     let heard = Mutex::new(Clock::instant());
     let ended = tokio::select! {
         ended = carry(from_client, to_upstream, &heard) => ended,
         ended = carry(from_upstream, to_client, &heard) => ended,
-        () = silence(&heard, idle) => Err(std::io::ErrorKind::TimedOut.into()),
+        () = silence(&heard, idle) => Err(io::ErrorKind::TimedOut.into()),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a tunnel ended");
@@ -111,7 +111,7 @@ async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     heard: &Mutex<Instant>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
         let read = from.read(&mut piece).await?;

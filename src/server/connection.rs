@@ -1,6 +1,7 @@
 //! One client connection, from the accepted socket to its end: who is there, and which HTTP is spoken.
 
 use std::future::Future;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 use super::ahead::Ahead;
 use super::front::{self, Failure};
 use super::pace::Cut;
-use super::{Doorway, http1, http2};
+use super::{BoxError, Doorway, http1, http2};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound};
 
@@ -30,7 +31,7 @@ where
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
@@ -106,22 +107,16 @@ async fn rest(stream: &mut Ahead<TcpStream>, doorway: &Doorway) -> Result<(), Fa
     }
 }
 
-async fn serve<IO, H, F, B>(
-    io: IO,
-    speaks_http2: bool,
-    client: Client,
-    doorway: &Doorway,
-    handle: H,
-) -> hyper::Result<()>
+async fn serve<IO, H, F, B>(io: IO, speaks_http2: bool, client: Client, doorway: &Doorway, handle: H) -> io::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     match doorway.front.http2.as_ref().filter(|_| speaks_http2) {
-        Some(settings) => http2::serve(io, client, settings, doorway, handle).await,
+        Some(settings) => http2::serve(io, client, settings, doorway, handle).await.map_err(io::Error::other),
         None => http1::serve(io, client, doorway, handle).await,
     }
 }

@@ -17,10 +17,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::Doorway;
 use super::answer::Answer;
 use super::pace::{Cut, Pace};
 use super::taken::{Taken, handed};
+use super::{BoxError, Doorway};
 use crate::telemetry::Timeout;
 use crate::wire::{Client, Inbound, Watch, fields};
 
@@ -65,7 +65,7 @@ where
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     let client = Arc::new(client);
     let (streams, traffic) = watch::channel(Traffic::default());
@@ -82,7 +82,7 @@ where
         if let Err(fault) = doorway.limits.heads().judge(target, head.headers.len()) {
             head.extensions.insert(fault);
         }
-        let body = Inbound::of(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
+        let body = Inbound::http2(&turn, body, doorway.limits.body_idle_timeout, &doorway.metrics);
         let answer = well_formed.then(|| handle(Request::from_parts(head, body), Arc::clone(&client)));
         async move {
             // As the library does with all else that is malformed: the stream is reset.

@@ -10,9 +10,7 @@ mod listen;
 mod pace;
 mod places;
 mod proxy_header;
-mod strict;
 mod taken;
-mod turn;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};
 pub use listen::{Listener, bind};
@@ -35,6 +33,9 @@ use tokio_util::task::TaskTracker;
 use crate::telemetry::Metrics;
 use crate::wire::{Client, Inbound, framing};
 use places::Place;
+
+/// Why an answer's body ends before its end.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How to listen and how to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +149,7 @@ where
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     let Listener { socket, lent } = listener;
     let listener = TcpListener::from_std(socket)?;
@@ -193,7 +194,7 @@ where
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     match doorway.connections.take(doorway.limits.connections) {
         None => {

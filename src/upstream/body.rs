@@ -1,7 +1,6 @@
 //! Bodies on their way: a request's outwards, an answer's inwards. An answer's body owns what it comes on.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -9,9 +8,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
-use super::connection::Connection;
 use super::http2;
-use super::pool::Pool;
+use super::received::Received;
 use super::run::Run;
 use crate::wire::{Inbound, InboundError, Patience, Upload};
 
@@ -105,27 +103,14 @@ pub struct Incoming {
 
 #[derive(Debug)]
 enum Source {
-    Http1(Http1),
+    Http1(Received),
     Http2(http2::Body),
     Upgraded,
 }
 
-/// On an HTTP/1 connection: when the body has ended cleanly, the connection goes back to the pool; dropped before that,
-/// it is closed.
-#[derive(Debug)]
-struct Http1 {
-    body: hyper::body::Incoming,
-    /// What goes back to the pool, and which pool. Dropping the connection closes it.
-    home: Option<(Arc<Pool>, Connection)>,
-}
-
 impl Incoming {
-    pub(super) fn http1(body: hyper::body::Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
-        let mut incoming = Http1 { body, home: Some((pool, connection)) };
-        if incoming.body.is_end_stream() {
-            incoming.release();
-        }
-        Self { source: Source::Http1(incoming), run: None, patience: None }
+    pub(super) fn http1(body: Received) -> Self {
+        Self { source: Source::Http1(body), run: None, patience: None }
     }
 
     pub(super) fn http2(body: http2::Body) -> Self {
@@ -139,7 +124,7 @@ impl Incoming {
 
     /// The same, with so much patience between two bytes.
     pub(super) fn patient(mut self, idle: Option<Duration>) -> Self {
-        if idle.is_some() {
+        if idle.is_some() && !self.is_here() {
             self.patience.get_or_insert_default().between_bytes(idle);
         }
         self
@@ -147,7 +132,7 @@ impl Incoming {
 
     /// The same; its end is the end of this stay.
     pub(super) fn during(mut self, run: Run) -> Self {
-        if self.is_end_stream() && !matches!(self.source, Source::Upgraded) {
+        if self.is_here() {
             run.succeeded();
         } else {
             self.run = Some(Box::new(run));
@@ -155,27 +140,21 @@ impl Incoming {
         self
     }
 
+    /// Whether all of it is here, and nothing is waited for.
+    fn is_here(&self) -> bool {
+        match &self.source {
+            Source::Http1(body) => body.is_here(),
+            Source::Http2(body) => body.is_end_stream(),
+            Source::Upgraded => false,
+        }
+    }
+
     /// It must have come whole by then.
     pub fn until(&mut self, end: Instant) {
+        if self.is_here() {
+            return;
+        }
         self.patience.get_or_insert_default().in_all(end);
-    }
-}
-
-impl Http1 {
-    fn release(&mut self) {
-        if let Some((pool, connection)) = self.home.take() {
-            pool.put(connection);
-        }
-    }
-
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Err(_)) => self.home = None,
-            Some(Ok(_)) if !self.body.is_end_stream() => {}
-            Some(Ok(_)) | None => self.release(),
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(|error| BodyError::new(&error))))
     }
 }
 
@@ -186,7 +165,7 @@ impl Body for Incoming {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let polled = match &mut this.source {
-            Source::Http1(body) => body.poll_frame(cx),
+            Source::Http1(body) => body.poll_data(cx).map_ok(Frame::data),
             Source::Http2(body) => body.poll_frame(cx),
             Source::Upgraded => Poll::Ready(None),
         };
@@ -200,7 +179,7 @@ impl Body for Incoming {
         };
         let broken = matches!(frame, Some(Err(_)));
         if let (true, Source::Http1(body)) = (broken, &mut this.source) {
-            body.home = None;
+            body.close();
         }
         if (broken || frame.is_none() || this.is_end_stream())
             && let Some(run) = this.run.take()
@@ -217,7 +196,7 @@ impl Body for Incoming {
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Http1(body) => body.body.is_end_stream(),
+            Source::Http1(body) => body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
             Source::Upgraded => true,
         }
@@ -225,7 +204,7 @@ impl Body for Incoming {
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Http1(body) => body.body.size_hint(),
+            Source::Http1(body) => body.size_hint(),
             Source::Http2(body) => body.size_hint(),
             Source::Upgraded => SizeHint::with_exact(0),
         }

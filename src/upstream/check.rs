@@ -54,12 +54,12 @@ async fn ask(endpoint: &Endpoint, check: &HealthCheck) -> Result<(), String> {
         request.headers_mut().insert(HOST, host.clone());
     }
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("oncegate"));
-    let status = if let Some(shared) = &pool.shared {
-        shared.send(request).await.map_err(|tried| tried.to_string())?.status()
+    let answer = if let Some(shared) = &pool.shared {
+        shared.send(&mut request).await
     } else {
-        let mut connection = pool.connect().await.map_err(|why| why.to_string())?;
-        connection.send(request).await.map_err(|error| error.error().to_string())?.status()
+        pool.connect().await.map_err(|why| why.to_string())?.send(&mut request, None).await
     };
+    let status = answer.map_err(|tried| tried.to_string())?.status();
     let status = status.as_u16();
     if check.status.contains(&status) { Ok(()) } else { Err(format!("it answered {status}")) }
 }

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body;
 
 use super::connection::Connection;
 use super::fleet::Fleet;
-use super::outcome::{Tried, judge};
+use super::outcome::Tried;
 use super::pool::Pool;
 use super::resolve::SystemResolver;
 use super::run::{Asked, Choice};
@@ -53,20 +53,18 @@ impl Upstream {
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send_telling(
         &self,
-        request: Request<Outgoing>,
+        mut request: Request<Outgoing>,
         told: impl Fn(SocketAddr) + Send + Sync,
     ) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
-        // Boxed: it goes down several steps, and back up where it was not sent.
-        let mut request = Box::new(for_the_wire(request));
+        for_the_wire(&mut request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
-        let mut why = NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
+        let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
             told(run.address());
-            let pool = Arc::clone(run.pool(self.worker));
-            self.address(&mut request, &pool);
-            match through(&pool, request, self.settings()).await {
+            self.address(&mut request, run.pool(self.worker));
+            match through(run.pool(self.worker), &mut request, self.settings()).await {
                 Ok(answer) => {
                     run.answered();
                     let idle = self.settings().answer_idle_timeout;
@@ -76,12 +74,13 @@ impl Upstream {
                     run.failed();
                     match tried {
                         Tried::Failed(failure) => return Err(failure),
-                        Tried::Returned(unsent, reason) => (request, why) = (unsent, reason),
+                        Tried::Returned(reason) => why = Some(reason),
                     }
                 }
             }
         }
-        Err(Failure::NotSent(why))
+        let none = || NotSent::new(Reason::NoServer, "no server of the upstream is healthy");
+        Err(Failure::NotSent(why.unwrap_or_else(none)))
     }
 
     /// The same, where nobody asks for the server.
@@ -101,58 +100,50 @@ impl Upstream {
     }
 }
 
-/// Tries one server: an idle connection first, then a new one. The idle one may turn out to be closed.
+/// Tries one server. Where connections are not shared, idle ones come first, then a new one: an idle one may turn out to be
+/// closed.
 async fn through(
     pool: &Arc<Pool>,
-    mut request: Box<Request<Outgoing>>,
+    request: &mut Request<Outgoing>,
     settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
+    let limit = settings.first_byte_timeout;
     if let Some(shared) = &pool.shared {
         let upload = request.body().upload();
-        return tokio::select! {
-            biased;
-            answer = Box::pin(shared.send(*request)) => answer,
-            () = silence(upload, settings.first_byte_timeout) => Err(Tried::Failed(Failure::Late)),
+        return heard(Box::pin(shared.send(request)), upload, limit).await;
+    }
+    loop {
+        let (connection, idle) = match pool.take() {
+            Some(connection) => (connection, true),
+            None => (Box::pin(connect(pool)).await.map_err(Tried::Returned)?, false),
         };
-    }
-    if let Some(idle) = pool.take() {
-        match exchange(pool, idle, request, settings).await {
-            Err(Tried::Returned(unsent, _)) => request = unsent,
+        let upload = request.body().upload();
+        match heard(connection.send(request, Some(pool)), upload, limit).await {
+            Err(Tried::Returned(_)) if idle => {}
             done => return done,
-        }
-    }
-    match Box::pin(pool.connect()).await {
-        Ok(connection) => exchange(pool, connection, request, settings).await,
-        Err(why) => {
-            tracing::warn!(%why, "no connection to an upstream");
-            Err(Tried::Returned(request, why))
         }
     }
 }
 
-async fn exchange(
-    pool: &Arc<Pool>,
-    mut connection: Connection,
-    request: Box<Request<Outgoing>>,
-    settings: &Settings,
+async fn connect(pool: &Pool) -> Result<Connection, NotSent> {
+    let made = pool.connect().await;
+    if let Err(why) = &made {
+        tracing::warn!(%why, "no connection to an upstream");
+    }
+    made
+}
+
+/// The answer, unless its server says nothing for too long.
+async fn heard(
+    answer: impl Future<Output = Result<Response<Incoming>, Tried>>,
+    upload: Option<Upload>,
+    limit: Option<Duration>,
 ) -> Result<Response<Incoming>, Tried> {
-    let asked = request.headers().get(UPGRADE).cloned();
-    let upload = request.body().upload();
-    let answer = tokio::select! {
+    tokio::select! {
         biased;
-        answer = connection.send(*request) => answer.map_err(|error| judge(error, connection.line()))?,
-        () = silence(upload, settings.first_byte_timeout) => return Err(Tried::Failed(Failure::Late)),
-    };
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(answer.map(|body| Incoming::http1(body, connection, Arc::clone(pool))));
+        answer = answer => answer,
+        () = silence(upload, limit) => Err(Tried::Failed(Failure::Late)),
     }
-    let told = answer.headers().get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
-    if asked.is_none_or(|asked| !asked.as_bytes().eq_ignore_ascii_case(told)) {
-        // This answers nothing that was asked; nor is it an end of the request.
-        return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols unasked".to_owned())));
-    }
-    // The connection is the new protocol's, for whoever takes it out of the answer.
-    Ok(answer.map(|_| Incoming::upgraded()))
 }
 
 /// Until an upstream that has its request has said nothing for too long.
@@ -164,23 +155,27 @@ async fn silence(upload: Option<Upload>, limit: Option<Duration>) {
     }
 }
 
-/// The request as it is sent to a server: target in origin form, byte for byte, and a body that is framed.
-fn for_the_wire(mut request: Request<Outgoing>) -> Request<Outgoing> {
+/// Makes a request one that a server can be sent: target in origin form, byte for byte, and a body that is framed.
+fn for_the_wire(request: &mut Request<Outgoing>) {
     *request.version_mut() = Version::HTTP_11;
     if request.uri().authority().is_some() {
         let target = request.uri().path_and_query().cloned();
         *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    let endless = request.body().size_hint().exact().is_none();
-    let empty = request.body().is_end_stream();
-    if endless && !empty {
-        // Unasked, hyper would send a GET or HEAD without its body.
+    let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
+    let Some(length) = length else {
+        request.headers_mut().remove(CONTENT_LENGTH);
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    } else if empty && matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
-        // A chunked body of no bytes ends up here. Where a body is expected, its absence is said (RFC 9110, 8.6).
-        request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
+        return;
+    };
+    request.headers_mut().remove(TRANSFER_ENCODING);
+    // Where a body is expected, its absence is said (RFC 9110, 8.6). A chunked body of no bytes ends up here too.
+    let expected = length > 0 || matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    let said = request.headers().get(CONTENT_LENGTH);
+    let is_true = |said: &HeaderValue| said.to_str().is_ok_and(|said| said.parse() == Ok(length));
+    if said.map_or(expected, |said| !is_true(said)) {
+        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    request
 }
 
 #[cfg(test)]

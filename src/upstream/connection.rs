@@ -1,70 +1,34 @@
 //! One HTTP/1 connection to a server, used by one request at a time. Which one a request gets is the pool's matter.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response};
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use rustls::ProtocolVersion;
 
-use super::Outgoing;
 use super::stream::Stream;
-use super::strict::Strict;
-use super::wire::{Line, Wire};
 use crate::clock::Clock;
-use crate::wire::framing::Limits;
 
-/// How much of an answer a connection buffers, in bytes.
-const BUFFER_LIMIT: usize = 128 * 1024;
+/// From how long on an idle connection is looked at without the event loop. Under load, connections pass from one request
+/// to the next in less.
+const REST: Duration = Duration::from_millis(1);
 
 /// An open connection, in use by one request or idle. Dropped, it closes, whatever is going on.
 pub(super) struct Connection {
-    sender: SendRequest<Outgoing>,
-    line: Arc<Line>,
+    pub(super) stream: Stream,
     made: Instant,
-    used: bool,
+    /// How many answers came over it.
+    answers: usize,
 }
 
 impl Connection {
-    /// Makes a connection ready for its first request. Nothing is sent yet.
-    pub(super) async fn begin(stream: Stream, preserve_header_case: bool) -> hyper::Result<Self> {
-        let line = Arc::new(Line::new(stream.tls()));
-        let stream = Strict::new(Wire::new(stream, Arc::clone(&line)), Arc::clone(&line));
-        let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(preserve_header_case)
-            .max_header_size(Limits::ANSWER.head + 1)
-            .max_headers(Limits::ANSWER.fields)
-            .max_buf_size(BUFFER_LIMIT)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        tokio::spawn(async move {
-            if let Err(error) = driver.with_upgrades().await {
-                tracing::debug!(%error, "connection to an upstream ended");
-            }
-        });
-        Ok(Self { sender, line, made: Clock::instant(), used: false })
+    /// A connection ready for its first request. Nothing was sent yet.
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, made: Clock::instant(), answers: 0 }
     }
 
-    /// Puts a request on the connection and waits for the head of its answer.
-    pub(super) async fn send(
-        &mut self,
-        request: Request<Outgoing>,
-    ) -> Result<Response<hyper::body::Incoming>, TrySendError<Request<Outgoing>>> {
-        self.line.begin(self.used, request.method() == Method::HEAD);
-        self.used = true;
-        self.sender.try_send_request(request).await
-    }
-
-    /// Whether it waits for a request. One that does not may still be about its last one, answered early.
-    pub(super) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
-    /// Whether no further request can go over it.
-    pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// The same, after one more answer.
+    pub(super) fn answered(self) -> Self {
+        Self { answers: self.answers.saturating_add(1), ..self }
     }
 
     /// When it was made.
@@ -72,14 +36,28 @@ impl Connection {
         self.made
     }
 
-    /// What the socket knows of the present request.
-    pub(super) fn line(&self) -> &Line {
-        &self.line
+    /// Whether the event loop has heard that no further request can go over it: the server has closed it, or said
+    /// something that nobody asked for.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.stream.news().is_ready()
+    }
+
+    /// The same before it is used again, after so long. The socket itself is asked too where the server may well have closed
+    /// it since the event loop's last look: after a first answer, as there are servers that close after each without a
+    /// word; and after a rest, as servers end these.
+    pub(super) fn is_over_after(&mut self, rest: Duration) -> bool {
+        self.is_over() || (self.answers == 1 || rest >= REST) && self.stream.look().is_ready()
+    }
+
+    /// Whether a server that turns down this gateway's certificate cannot have read the present request. TLS 1.3 lets
+    /// a client speak before its certificate was looked at; the server reads nothing of it until it has looked.
+    pub(super) fn is_before_admission(&self) -> bool {
+        self.answers == 0 && self.stream.tls() == Some(ProtocolVersion::TLSv1_3)
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("Connection").field("answers", &self.answers).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Interim answers, such as 103: told as they come, never kept. 100 is each hop's own matter, and is told to nobody.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
@@ -12,17 +12,28 @@ use super::headers;
 #[derive(Debug, Default)]
 pub struct Listening(Arc<()>);
 
+/// Who gets the interim answers to a request: in its extensions.
+#[derive(Clone)]
+pub(super) struct Ear {
+    tell: Arc<dyn Fn(Bytes) + Send + Sync>,
+    listening: Weak<()>,
+}
+
 /// Has `tell` get every interim answer to a request, as the bytes that an HTTP/1.1 client gets.
 ///
-/// An attempt may outlive its client, and a connection may have gone on to its next request: who can do nothing with an
-/// interim answer any more stops listening.
+/// An attempt may outlive its client: who can do nothing with an interim answer any more stops listening.
 pub fn on_interim<B>(request: &mut Request<B>, listening: &Listening, tell: impl Fn(Bytes) + Send + Sync + 'static) {
-    let ear = Arc::downgrade(&listening.0);
-    hyper::ext::on_informational(request, move |answer| {
-        if answer.status() != StatusCode::CONTINUE && ear.strong_count() > 0 {
-            tell(head(answer.status(), answer.headers().clone()));
+    let ear = Ear { tell: Arc::new(tell), listening: Arc::downgrade(&listening.0) };
+    request.extensions_mut().insert(ear);
+}
+
+impl Ear {
+    /// Tells of an interim answer.
+    pub(super) fn hear(&self, status: StatusCode, fields: HeaderMap) {
+        if status != StatusCode::CONTINUE && self.listening.strong_count() > 0 {
+            (self.tell)(head(status, fields));
         }
-    });
+    }
 }
 
 fn head(status: StatusCode, mut fields: HeaderMap) -> Bytes {

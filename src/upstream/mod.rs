@@ -1,12 +1,14 @@
 //! The way to the API behind: sends requests on, and knows whether anything was sent. HTTP/1.1 or HTTP/2, plain
 //! or over TLS.
 
+mod ask;
 mod balance;
 mod body;
 mod check;
 mod client;
 mod connection;
 mod endpoint;
+mod exchange;
 mod fleet;
 pub mod headers;
 mod health;
@@ -14,12 +16,12 @@ mod http2;
 mod interim;
 mod outcome;
 mod pool;
+mod received;
 mod resolve;
 mod run;
+mod sending;
 mod stream;
-mod strict;
 mod way;
-mod wire;
 
 use std::time::Duration;
 

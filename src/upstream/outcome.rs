@@ -3,13 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
-use http::Request;
-use hyper::client::conn::TrySendError;
 use rustls::AlertDescription;
 
-use super::Outgoing;
-use super::wire::Line;
+use super::sending::Stopped;
 use crate::wire::Lapse;
+use crate::wire::framing::Fault;
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,11 +93,24 @@ impl From<Lapse> for BodyError {
     }
 }
 
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error(transparent)]
+    Sending(#[from] Stopped),
+    #[error(transparent)]
+    Answer(#[from] Fault),
+    #[error("a field of the answer is none")]
+    Field,
+    #[error("the upstream switched protocols unasked")]
+    Switched,
+}
+
 /// What came of trying one connection.
 #[derive(Debug)]
 pub(super) enum Tried {
-    /// The request came back untouched: another connection may have it.
-    Returned(Box<Request<Outgoing>>, NotSent),
+    /// The request is untouched: another connection may have it.
+    Returned(NotSent),
     /// The request is spent.
     Failed(Failure),
 }
@@ -107,7 +118,7 @@ pub(super) enum Tried {
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Returned(_, why) => why.fmt(f),
+            Self::Returned(why) => why.fmt(f),
             Self::Failed(why) => why.fmt(f),
         }
     }
@@ -119,42 +130,37 @@ impl NotSent {
     }
 }
 
-/// Judges a request that an HTTP/1 connection could not see through.
+/// Judges a request that an HTTP/1 connection could not see through. `begun` says that a byte of it may have been written;
+/// `unadmitted`, that its server had not yet looked at the certificate of this gateway.
 ///
-/// Three things are proof of not sent. hyper hands the request back: it never left the queue. Or the stream itself says
-/// that no byte was written since the request began: [`Line::seal`] makes that true for good, as it also stops hyper
-/// from writing what it still has in its buffer. Or the server turned down the certificate of this gateway, or its lack,
-/// and so never took the connection. In the last two cases the request's body may have been read in part, so there is
-/// nothing left to send elsewhere.
-pub(super) fn judge(mut error: TrySendError<Request<Outgoing>>, line: &Line) -> Tried {
-    let request = error.take_message();
-    let detail = in_words(error.error());
-    match request {
-        Some(request) => Tried::Returned(Box::new(request), NotSent::new(Reason::Closed, detail)),
-        None if line.seal() => Tried::Failed(Failure::NotSent(NotSent::new(Reason::Closed, detail))),
-        None if line.is_before_admission() && is_about_certificate(error.error()) => {
-            Tried::Failed(Failure::NotSent(NotSent::new(Reason::Tls, detail)))
-        }
-        None => Tried::Failed(Failure::Unknown(detail)),
+/// Two things are proof of not sent. Not a byte of it was written, and none will be: the connection is gone. Or the
+/// server turned down the certificate of this gateway, or its lack, and so never took the connection; then the request
+/// may have been read in part, so there is nothing left to send elsewhere. Nor is there where its client broke it off.
+pub(super) fn judge(broken: &Broken, begun: bool, unadmitted: bool) -> Tried {
+    let detail = in_words(broken);
+    let wire = if let Broken::Sending(Stopped::Wire(error)) = broken { Some(error) } else { None };
+    let turned_down = unadmitted && wire.is_some_and(|error| is_about_certificate(error));
+    let reason = if turned_down { Reason::Tls } else { Reason::Closed };
+    match wire {
+        _ if begun && !turned_down => Tried::Failed(Failure::Unknown(detail)),
+        Some(_) if !begun => Tried::Returned(NotSent::new(reason, detail)),
+        _ => Tried::Failed(Failure::NotSent(NotSent::new(reason, detail))),
     }
 }
 
-/// Judges a request whose HTTP/2 stream broke before its answer. `begun` says that a part of an answer was there; `request`
-/// is the request, if it is whole.
+/// Judges a request whose HTTP/2 stream broke before its answer. `begun` says that a part of an answer was there; `whole`,
+/// that the request can be sent again.
 ///
 /// Two things are proof that it was not processed (RFC 9113, 8.7): the server says so with `REFUSED_STREAM`, or it goes
 /// away and the last stream that it names came before. h2 breaks no stream with the server's GOAWAY but those after it.
-pub(super) fn judge_stream(error: &h2::Error, begun: bool, request: Option<Request<Outgoing>>) -> Tried {
+pub(super) fn judge_stream(error: &h2::Error, begun: bool, whole: bool) -> Tried {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     let detail = in_words(error);
     if begun || !error.is_remote() || !(refused || error.is_go_away()) {
         return Tried::Failed(Failure::Unknown(detail));
     }
     let why = NotSent::new(Reason::Refused, detail);
-    match request {
-        Some(request) => Tried::Returned(Box::new(request), why),
-        None => Tried::Failed(Failure::NotSent(why)),
-    }
+    if whole { Tried::Returned(why) } else { Tried::Failed(Failure::NotSent(why)) }
 }
 
 /// Whether a server says by an alert of TLS that it does not take this gateway's certificate, or wants one. In TLS 1.3
@@ -186,7 +192,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// An error with everything that led to it: hyper's own text leaves its causes out.
+/// An error with everything that led to it: many leave their causes out of their own text.
 fn in_words(error: &(dyn Error + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

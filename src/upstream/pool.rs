@@ -2,6 +2,7 @@
 //! its matter.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,11 +22,13 @@ pub(super) struct Pool {
     pub(super) authority: Option<HeaderValue>,
     /// Where HTTP/2 is spoken: then there are no others.
     pub(super) shared: Option<http2::Connections>,
-    idle_timeout: Duration,
+    /// How long a connection may lie idle.
+    pub(super) idle_timeout: Duration,
     /// How many are kept.
     idle_connections: usize,
     connection_age: Duration,
-    preserve_header_case: bool,
+    /// Whether answers keep the spelling of their fields' names.
+    pub(super) preserve_header_case: bool,
     /// Oldest first. None: nothing is kept any longer.
     idle: Mutex<Option<VecDeque<Idle>>>,
 }
@@ -52,30 +55,28 @@ impl Pool {
         }
     }
 
-    /// The idle connection that was used last, unless it has been idle for too long or is too old.
-    ///
-    /// A connection that is not ready is passed over: it may still be about its last request, answered early. One whose
-    /// answer overtook its request, or was followed by more, is passed over for good.
+    /// The idle connection that was used last, unless it has been idle for too long, is too old or is over.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
-        let mut idle = self.idle();
-        let idle = idle.as_mut()?;
-        idle.retain(|idle| !idle.connection.line().is_spoiled());
-        let newest = idle.iter().rposition(|idle| self.fresh(idle, now) && idle.connection.is_ready())?;
-        idle.remove(newest).map(|idle| idle.connection)
+        loop {
+            let Idle { mut connection, since } = self.idle().as_mut()?.pop_back()?;
+            let rest = now.saturating_duration_since(since);
+            if self.is_fresh(rest, &connection, now) && !connection.is_over_after(rest) {
+                return Some(connection);
+            }
+        }
     }
 
-    /// Keeps a connection for the next request, unless it is closed or there are enough.
+    /// Keeps a connection for the next request, unless it is too old or there are enough.
     pub(super) fn put(&self, connection: Connection) {
         let now = Clock::instant();
         let mut idle = self.idle();
         let Some(idle) = idle.as_mut() else { return };
-        while idle.front().is_some_and(|oldest| oldest.connection.is_closed() || !self.fresh(oldest, now)) {
+        while idle.front_mut().is_some_and(|oldest| self.is_past(oldest, now)) {
             idle.pop_front();
         }
-        let back = Idle { connection, since: now };
-        if !back.connection.is_closed() && idle.len() < self.idle_connections && self.fresh(&back, now) {
-            idle.push_back(back);
+        if idle.len() < self.idle_connections && self.is_fresh(Duration::ZERO, &connection, now) {
+            idle.push_back(Idle { connection, since: now });
         }
     }
 
@@ -86,7 +87,7 @@ impl Pool {
         }
         let now = Clock::instant();
         if let Some(idle) = self.idle().as_mut() {
-            idle.retain(|idle| !idle.connection.is_closed() && self.fresh(idle, now));
+            idle.retain_mut(|idle| !self.is_past(idle, now));
         }
     }
 
@@ -100,12 +101,17 @@ impl Pool {
 
     /// A new connection, or the proof that nothing was sent.
     pub(super) async fn connect(&self) -> Result<Connection, NotSent> {
-        self.way.connect(|stream| Connection::begin(stream, self.preserve_header_case)).await
+        self.way.connect(|stream| std::future::ready(Ok::<_, Infallible>(Connection::new(stream)))).await
     }
 
-    fn fresh(&self, idle: &Idle, now: Instant) -> bool {
-        now.saturating_duration_since(idle.since) < self.idle_timeout
-            && now.saturating_duration_since(idle.connection.made()) < self.connection_age
+    /// Whether it will not be used again: its time is over, or its server has closed it.
+    fn is_past(&self, idle: &mut Idle, now: Instant) -> bool {
+        let rest = now.saturating_duration_since(idle.since);
+        !self.is_fresh(rest, &idle.connection, now) || idle.connection.is_over()
+    }
+
+    fn is_fresh(&self, rest: Duration, connection: &Connection, now: Instant) -> bool {
+        rest < self.idle_timeout && now.saturating_duration_since(connection.made()) < self.connection_age
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<VecDeque<Idle>>> {

@@ -20,7 +20,9 @@ pub(super) struct Choice {
     endpoints: Arc<Vec<Arc<Endpoint>>>,
     asked: Asked,
     turn: usize,
+    /// Those that had it; the last one of them, `present`, may have it still.
     tried: Vec<usize>,
+    present: Option<usize>,
 }
 
 /// A request under way at a server. Dropped, it is over.
@@ -67,18 +69,18 @@ impl Choice {
     /// For this request.
     pub(super) async fn of(fleet: &Arc<Fleet>, asked: Asked) -> Result<Self, NotSent> {
         let endpoints = fleet.endpoints().await?;
-        Ok(Self { fleet: Arc::clone(fleet), endpoints, asked, turn: fleet.turn(), tried: Vec::new() })
+        Ok(Self { fleet: Arc::clone(fleet), endpoints, asked, turn: fleet.turn(), tried: Vec::new(), present: None })
     }
 
     /// The next server to try; none when all have been tried that can be.
     pub(super) fn next(&mut self, place: Option<&Arc<OwnedSemaphorePermit>>) -> Option<Run> {
+        self.tried.extend(self.present.take());
         loop {
             let now = Clock::instant();
-            let Candidate { place: at, standing, .. } =
-                best(self.fleet.settings().balance, self.turn, &self.candidates(now))?;
+            let Candidate { place: at, standing, .. } = self.best(now)?;
             let endpoint = &self.endpoints[at];
             let Some(trial) = endpoint.health().begin(standing, now) else { continue };
-            self.tried.push(at);
+            self.present = Some(at);
             endpoint.enter();
             return Some(Run {
                 fleet: Arc::clone(&self.fleet),
@@ -91,13 +93,21 @@ impl Choice {
         }
     }
 
-    fn candidates(&self, now: Instant) -> Vec<Candidate> {
+    fn best(&self, now: Instant) -> Option<Candidate> {
         let untried = self.endpoints.iter().enumerate().filter(|(place, _)| !self.tried.contains(place));
-        let candidate = |(place, endpoint): (usize, &Arc<Endpoint>)| {
+        let mut candidates = untried.map(|(place, endpoint)| {
             let standing = endpoint.health().standing(now);
             Candidate { place, standing, running: endpoint.running() }
-        };
-        untried.map(candidate).collect()
+        });
+        let balance = self.fleet.settings().balance;
+        let first = candidates.next()?;
+        match candidates.next() {
+            // The usual case needs no memory.
+            None => best(balance, self.turn, &[first]),
+            Some(second) => {
+                best(balance, self.turn, &[first, second].into_iter().chain(candidates).collect::<Vec<_>>())
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use rustls::ProtocolVersion;
 use socket2::SockRef;
@@ -26,43 +26,71 @@ impl Stream {
         }
     }
 
-    /// Looks at an idle connection without the event loop: nothing to read is the only good answer. Ready means that the
-    /// connection is over.
-    pub(super) fn look(&mut self) -> Poll<io::Result<()>> {
-        let looked = match self {
-            Self::Plain(socket) => look_at_socket(socket),
-            Self::Tls(stream) => look_through_tls(stream),
-        };
-        match looked {
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Poll::Pending
+    /// What the event loop has heard of a connection on which nothing is awaited: nothing is the only good answer. Ready
+    /// says why the connection is over. It asks the system nothing unless there is something to read.
+    pub(super) fn news(&mut self) -> Poll<io::Error> {
+        let mut byte = [0];
+        over(match self {
+            Self::Plain(socket) => socket.try_read(&mut byte),
+            Self::Tls(stream) => {
+                let mut byte = ReadBuf::new(&mut byte);
+                match Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut byte) {
+                    Poll::Ready(read) => read.map(|()| byte.filled().len()),
+                    Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                }
             }
-            looked => Poll::Ready(looked),
+        })
+    }
+
+    /// The same without the event loop, which may not have heard of the end yet.
+    pub(super) fn look(&mut self) -> Poll<io::Error> {
+        over(match self {
+            Self::Plain(socket) => SockRef::from(&*socket).peek(&mut [MaybeUninit::uninit()]),
+            Self::Tls(stream) => look_through_tls(stream),
+        })
+    }
+}
+
+/// Under TLS, a server is told that nothing more comes, as far as that goes without waiting.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            let (socket, session) = stream.get_mut();
+            session.send_close_notify();
+            let _ = session.write_tls(&mut &*SockRef::from(&*socket));
         }
     }
 }
 
-fn look_at_socket(socket: &TcpStream) -> io::Result<()> {
-    match SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])? {
-        0 => Ok(()),
-        _ => Err(unasked()),
+/// What a read of a byte says of a connection on which nothing is awaited.
+fn over(read: io::Result<usize>) -> Poll<io::Error> {
+    match read {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Poll::Pending,
+        Err(error) => Poll::Ready(error),
+        Ok(0) => Poll::Ready(closed()),
+        Ok(_) => Poll::Ready(unasked()),
     }
 }
 
 /// Takes in what waits on the socket. What is TLS's own, such as tickets for later sessions, tells nothing.
-fn look_through_tls(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+fn look_through_tls(stream: &mut TlsStream<TcpStream>) -> io::Result<usize> {
     let (socket, session) = stream.get_mut();
     let socket = SockRef::from(&*socket);
     loop {
         let read = session.read_tls(&mut &*socket)?;
         let state = session.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if state.plaintext_bytes_to_read() > 0 {
-            return Err(unasked());
+            return Ok(state.plaintext_bytes_to_read());
         }
         if read == 0 || state.peer_has_closed() {
-            return Ok(());
+            return Ok(0);
         }
     }
+}
+
+/// The server has ended the connection.
+pub(super) fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")
 }
 
 /// Some servers say 408 before they close an idle connection. Whatever it is, it answers no request of ours.

@@ -48,14 +48,29 @@ impl Spelling {
 /// Writes fields as lines, without the empty one behind them. Values of one name keep their order, and so do its
 /// spellings; a field without a spelling is written in lower case.
 pub fn write(fields: &HeaderMap, spelling: Option<&Spelling>, out: &mut BytesMut) {
+    write_some(fields, spelling, out, |_, _| true);
+}
+
+/// The same, of the fields that pass.
+pub fn write_some(
+    fields: &HeaderMap,
+    spelling: Option<&Spelling>,
+    out: &mut BytesMut,
+    mut passes: impl FnMut(&HeaderName, &HeaderValue) -> bool,
+) {
     let mut last: Option<(&HeaderName, usize)> = None;
     for (name, value) in fields {
+        if !passes(name, value) {
+            continue;
+        }
         let from = last.filter(|(before, _)| *before == name).map_or(0, |(_, from)| from);
         let spelled = spelling.and_then(|spelling| spelling.find(name, from));
         last = Some((name, spelled.map_or(usize::MAX, |(_, behind)| behind)));
         let written = spelled.map_or(name.as_str().as_bytes(), |(spelled, _)| spelled);
         out.reserve(written.len() + value.len() + 4);
-        for part in [written, b": ", value.as_bytes(), b"\r\n"] {
+        // As most senders have it, where there is nothing to part.
+        let colon: &[u8] = if value.is_empty() { b":" } else { b": " };
+        for part in [written, colon, value.as_bytes(), b"\r\n"] {
             out.put_slice(part);
         }
     }
@@ -102,8 +117,8 @@ mod tests {
         let head = Bytes::from_static(HEAD);
         let spelling = Spelling::of(head.clone(), &spans());
         let mut fields = fields(&head, &spans()).unwrap();
-        assert_eq!(written(&fields, Some(&spelling)), b"X-One: 1\r\nx-one: \xe9\r\nX-ONE: \r\nhOST: a\r\n");
-        assert_eq!(written(&fields, None), b"x-one: 1\r\nx-one: \xe9\r\nx-one: \r\nhost: a\r\n");
+        assert_eq!(written(&fields, Some(&spelling)), b"X-One: 1\r\nx-one: \xe9\r\nX-ONE:\r\nhOST: a\r\n");
+        assert_eq!(written(&fields, None), b"x-one: 1\r\nx-one: \xe9\r\nx-one:\r\nhost: a\r\n");
         fields.append("x-one", HeaderValue::from_static("more"));
         fields.insert("via", HeaderValue::from_static("1.1 a"));
         let spelled = written(&fields, Some(&spelling));

@@ -9,19 +9,37 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Lapse, Patience, Turn, Unfinished, Upload};
+use super::{Feed, Lapse, Patience, Turn, Unfinished, Upload};
 use crate::clock::Clock;
 use crate::telemetry::{Metrics, Timeout};
 
 /// A request's body.
 #[derive(Debug)]
-pub struct Inbound {
-    body: Incoming,
+pub struct Inbound(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// All of it, if nobody took it yet.
+    Whole(Bytes),
+    /// Some of it is still on its way. In a box, since requests are handed on by value.
+    Coming(Box<Coming>),
+}
+
+#[derive(Debug)]
+struct Coming {
+    source: Source,
     patience: Patience,
-    /// Its connection's turn, and who counts a client that is too slow.
-    served: Option<(Turn, Arc<Metrics>)>,
+    /// Who counts a client that is too slow.
+    metrics: Arc<Metrics>,
     upload: Option<Upload>,
     ended: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Http1(Feed),
+    /// With its connection's turn, for as long as the body lasts.
+    Http2(Incoming, Option<Turn>),
 }
 
 /// Why a body came to no end.
@@ -32,43 +50,60 @@ pub enum InboundError {
     Slow,
     /// The client left, or sent what is no body.
     #[error("the client's body broke off: {0}")]
-    Broken(#[from] hyper::Error),
-}
-
-/// A body without bounds, of nobody's turn.
-impl From<Incoming> for Inbound {
-    fn from(body: Incoming) -> Self {
-        let ended = body.is_end_stream();
-        Self { body, patience: Patience::default(), served: None, upload: None, ended }
-    }
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Inbound {
-    /// A body of a served request, whose client may be silent for `idle`.
-    pub fn of(turn: &Turn, body: Incoming, idle: Duration, metrics: &Arc<Metrics>) -> Self {
-        let mut inbound = Self::from(body);
-        if !inbound.ended {
-            inbound.patience.between_bytes(Some(idle));
-            inbound.served = Some((turn.clone(), Arc::clone(metrics)));
+    /// A body that came with its head.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+
+    /// A body that comes piece by piece, whose client may be silent for `idle`.
+    pub fn fed(feed: Feed, idle: Duration, metrics: &Arc<Metrics>) -> Self {
+        Self::coming(Source::Http1(feed), idle, metrics)
+    }
+
+    /// The same over HTTP/2.
+    pub fn http2(turn: &Turn, body: Incoming, idle: Duration, metrics: &Arc<Metrics>) -> Self {
+        if body.is_end_stream() {
+            return Self::whole(Bytes::new());
         }
-        inbound
+        Self::coming(Source::Http2(body, Some(turn.clone())), idle, metrics)
+    }
+
+    fn coming(source: Source, idle: Duration, metrics: &Arc<Metrics>) -> Self {
+        let mut patience = Patience::default();
+        patience.between_bytes(Some(idle));
+        let metrics = Arc::clone(metrics);
+        Self(Kind::Coming(Box::new(Coming { source, patience, metrics, upload: None, ended: false })))
     }
 
     /// All of it must be there this long from now.
     pub fn within(&mut self, total: Duration) {
-        self.patience.in_all(Clock::instant() + total);
+        if let Kind::Coming(coming) = &mut self.0 {
+            coming.patience.in_all(Clock::instant() + total);
+        }
     }
 
-    /// Its progress, for one who waits for what it leads to; none when it has ended.
+    /// Its progress, for one who waits for what it leads to; none when all of it is there.
     pub fn follow(&mut self) -> Option<Upload> {
-        (!self.ended).then(|| self.upload.get_or_insert_with(Upload::new).clone())
+        match &mut self.0 {
+            Kind::Coming(coming) if !coming.ended => Some(coming.upload.get_or_insert_with(Upload::new).clone()),
+            Kind::Whole(_) | Kind::Coming(_) => None,
+        }
     }
 
     /// Its progress, if somebody follows it.
     pub fn upload(&self) -> Option<&Upload> {
-        self.upload.as_ref()
+        match &self.0 {
+            Kind::Whole(_) => None,
+            Kind::Coming(coming) => coming.upload.as_ref(),
+        }
     }
+}
 
+impl Coming {
     fn note(&self, note: impl FnOnce(&Upload)) {
         if let Some(upload) = &self.upload {
             note(upload);
@@ -77,18 +112,67 @@ impl Inbound {
 
     fn end(&mut self) {
         self.ended = true;
-        self.served = None;
+        if let Source::Http2(_, turn) = &mut self.source {
+            *turn = None;
+        }
     }
 
     fn lapsed(&self, lapse: Lapse) -> InboundError {
-        if let Some((_, metrics)) = &self.served {
-            metrics.timed_out(match lapse {
-                Lapse::Idle => Timeout::BodyIdle,
-                Lapse::Total => Timeout::BodyTotal,
-            });
-        }
+        self.metrics.timed_out(match lapse {
+            Lapse::Idle => Timeout::BodyIdle,
+            Lapse::Total => Timeout::BodyTotal,
+        });
         self.note(|upload| upload.failed(Unfinished::Slow));
         InboundError::Slow
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+        match self.source.poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Err(lapse) = self.patience.moved() {
+                    return Poll::Ready(Some(Err(self.lapsed(lapse))));
+                }
+                self.note(Upload::handed_on);
+                if self.source.is_at_end() {
+                    self.end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.note(Upload::handed_on);
+                self.end();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.note(|upload| upload.failed(Unfinished::Broken));
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Pending => {
+                let lapse = self.patience.poll_lapse(cx);
+                if lapse.is_pending() {
+                    self.note(Upload::awaited);
+                }
+                lapse.map(|lapse| Some(Err(self.lapsed(lapse))))
+            }
+        }
+    }
+}
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+        match self {
+            Self::Http1(feed) => feed
+                .poll_piece(cx)
+                .map(|piece| piece.map(|piece| piece.map(Frame::data).map_err(|cut| InboundError::Broken(cut.into())))),
+            Self::Http2(body, _) => Pin::new(body).poll_frame(cx).map_err(|error| InboundError::Broken(error.into())),
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        match self {
+            Self::Http1(feed) => feed.left() == Some(0),
+            Self::Http2(body, _) => body.is_end_stream(),
+        }
     }
 }
 
@@ -97,49 +181,34 @@ impl Body for Inbound {
     type Error = InboundError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Err(lapse) = this.patience.moved() {
-                    return Poll::Ready(Some(Err(this.lapsed(lapse))));
-                }
-                this.note(Upload::handed_on);
-                if this.body.is_end_stream() {
-                    this.end();
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(None) => {
-                this.note(Upload::handed_on);
-                this.end();
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => {
-                this.note(|upload| upload.failed(Unfinished::Broken));
-                Poll::Ready(Some(Err(error.into())))
-            }
-            Poll::Pending => {
-                let lapse = this.patience.poll_lapse(cx);
-                if lapse.is_pending() {
-                    this.note(Upload::awaited);
-                }
-                lapse.map(|lapse| Some(Err(this.lapsed(lapse))))
-            }
+        match &mut self.get_mut().0 {
+            Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Coming(coming) => coming.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Coming(coming) => coming.source.is_at_end(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            Kind::Coming(coming) => match &coming.source {
+                Source::Http1(feed) => feed.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+                Source::Http2(body, _) => body.size_hint(),
+            },
+        }
     }
 }
 
-impl Drop for Inbound {
+impl Drop for Coming {
     fn drop(&mut self) {
-        if let Some((turn, _)) = &self.served {
+        if let Source::Http2(_, Some(turn)) = &self.source {
             turn.leaves_unread();
         }
     }

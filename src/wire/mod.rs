@@ -3,13 +3,13 @@
 
 mod certificate;
 mod exchange;
+mod feed;
 pub mod fields;
 pub mod framing;
 pub mod heads;
 mod inbound;
 mod network;
 mod patience;
-mod sieve;
 mod upgrade;
 mod upload;
 mod watch;
@@ -20,11 +20,11 @@ use std::sync::OnceLock;
 use http::HeaderValue;
 
 pub use certificate::Certificate;
-pub use exchange::{Asked, Exchange};
+pub use exchange::{Exchange, News};
+pub use feed::{Cut, Feed, Feeder, feed};
 pub use inbound::{Inbound, InboundError};
 pub use network::Network;
 pub use patience::{Alarm, Lapse, Patience};
-pub use sieve::{Sieve, Sifted};
 pub use upgrade::{Handover, OnUpgrade, Upgraded, upgrade};
 pub use upload::{Unfinished, Upload};
 pub use watch::{Phase, Turn, Watch};

@@ -69,9 +69,18 @@ impl Watch {
         Turn(Arc::clone(self))
     }
 
-    /// From here on the connection speaks another protocol: no rest and no head is to be told in it.
-    pub fn switches(&self) {
-        self.state().turns += 1;
+    /// A request's head is there, and nothing of the next one before `rests` is called. What speaks another protocol
+    /// after it stays busy.
+    pub fn works(&self) {
+        let mut state = self.state();
+        state.phase = Phase::Busy;
+        state.unread = false;
+    }
+
+    /// The request is answered; `begun` says that bytes of the next one are there.
+    pub fn rests(&self, begun: bool) {
+        let now = Clock::instant();
+        self.state().phase = if begun { Phase::Head(now) } else { Phase::Rest(now) };
     }
 
     /// The client may be sending what nobody is going to read.
@@ -196,9 +205,7 @@ mod tests {
     #[test]
     fn another_protocol_has_neither_rest_nor_head() {
         let watch = Arc::new(Watch::new(Version::HTTP_11));
-        let turn = watch.begin();
-        watch.switches();
-        drop(turn);
+        watch.works();
         assert!(watch.heard());
         assert_eq!(phase(&watch), Phase::Busy);
     }

@@ -63,6 +63,11 @@ fn client_and_upstream_by_themselves_count_for_nothing() {
 }
 
 #[test]
+fn a_request_through_the_loop_alone() {
+    expect("echoed", &counted(Whole::echo(), &each_once("/orders"), "200"), &Most { times: 1, bytes: 1 });
+}
+
+#[test]
 fn a_request_on_a_plain_route() {
     let whole = Whole::gateway(&config("64MiB"));
     expect("plain", &counted(whole, &each_once("/plain"), "201"), &Most { times: 40, bytes: 42_300 });

@@ -3,6 +3,8 @@
 
 #[path = "../support/closing.rs"]
 mod closing;
+#[path = "../support/streamed.rs"]
+mod streamed;
 #[path = "../support/upstream.rs"]
 mod support;
 
@@ -19,11 +21,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response};
-use http_body::Body;
 use http_body_util::BodyExt;
-use hyper_util::rt::TokioIo;
 use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming, Listening};
 use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream, on_interim};
+use streamed::streamed;
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 
 fn settings(servers: &[SocketAddr]) -> Settings {
@@ -202,23 +203,12 @@ async fn an_absent_body_is_said_where_one_is_expected() {
     }
 }
 
-/// A body of unknown length that streams in, and where it comes from.
-async fn streaming(pieces: &'static [&'static [u8]]) -> (ScriptedUpstream, Outgoing) {
-    let source = ScriptedUpstream::start(move |_| Reply::chunked(200, &[], pieces));
-    let stream = tokio::net::TcpStream::connect(source.address()).await.unwrap();
-    let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(driver);
-    let answer = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap();
-    assert_eq!(answer.body().size_hint().exact(), None);
-    (source, Outgoing::Streaming(answer.into_body().into()))
-}
-
 #[tokio::test]
 async fn a_streaming_body_is_passed_on_whatever_the_method() {
     let server = ScriptedUpstream::start(created);
     let client = client(&[&server]);
     for (method, begun) in [(Method::POST, ""), (Method::GET, ""), (Method::GET, "zero,")] {
-        let (_source, stream) = streaming(&[b"one,", b"two"]).await;
+        let stream = streamed(&[b"one,", b"two"], Ok(()));
         let outgoing = match stream {
             Outgoing::Streaming(rest) if !begun.is_empty() => Outgoing::Resumed { begun: Bytes::from(begun), rest },
             stream => stream,
@@ -490,7 +480,7 @@ async fn a_streaming_body_survives_a_closed_idle_connection() {
     let server =
         ScriptedUpstream::start(|seen| if seen.connection == 1 { created(seen).then_close() } else { created(seen) });
     let client = client(&[&server]);
-    let (_source, stream) = streaming(&[b"one,", b"two"]).await;
+    let stream = streamed(&[b"one,", b"two"], Ok(()));
     ordered(&client).await;
     server.wait_for_closed(1);
     let answer = client.send(order().map(|_| stream)).await.unwrap();

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use oncegate::upstream::{Census, Fleet, Reason, Resolver, Server, Settings, SystemResolver, Upstream};
 use tokio::sync::Semaphore;
 
-use super::support::{Gate, ScriptedUpstream};
+use super::support::{Gate, Reply, ScriptedUpstream};
 use super::{created, not_sent, ordered, settings, wait};
 
 /// Knows the addresses that a test gave it, ports too, and counts the questions.
@@ -93,10 +93,11 @@ async fn an_address_needs_no_asking() {
 
 #[tokio::test]
 async fn a_new_address_takes_over_and_the_old_ones_end_in_peace() {
-    let gate = Gate::new();
-    let held = gate.clone();
-    // The second connection waits.
+    let (gate, first_gate) = (Gate::new(), Gate::new());
+    let (held, first_held) = (gate.clone(), first_gate.clone());
+    // The first connection is in use for as long as its answer is not whole; the second waits.
     let old = ScriptedUpstream::start(move |seen| match seen.connection {
+        1 => Reply::sized(201, &[], 4, "ma").then_wait(&first_held).then_send("de"),
         2 => created(seen).after(&held),
         _ => created(seen),
     });
@@ -111,6 +112,7 @@ async fn a_new_address_takes_over_and_the_old_ones_end_in_peace() {
         tokio::spawn(async move { ordered(&client).await })
     };
     wait(&old, |old| old.wait_for_requests(2)).await;
+    first_gate.open();
     assert_eq!(super::body(first).await.unwrap(), "made");
     names.set("api", &[&new]);
     fleet.resolve().await.unwrap();

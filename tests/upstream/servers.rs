@@ -245,12 +245,15 @@ async fn a_connection_that_is_in_use_is_waited_for_and_not_for_long() {
 
 #[tokio::test]
 async fn a_connection_is_in_use_until_its_answer_has_ended() {
-    let server = ScriptedUpstream::start(created);
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server = ScriptedUpstream::start(move |_| Reply::sized(201, &[], 4, "ma").then_wait(&held).then_send("de"));
     let settings =
         Settings { max_connections: 1, connect_timeout: Duration::from_millis(300), ..settings_of(&[&server], 3) };
     let client = Upstream::new(settings);
     let open = client.send(order()).await.unwrap();
     assert_eq!(not_sent(&client).await, Reason::Full);
+    gate.open();
     assert_eq!(body(open).await.unwrap(), "made");
     drop(client.send(order()).await.unwrap());
     ordered(&client).await;

@@ -8,7 +8,7 @@ use oncegate::upstream::{Failure, Protocol, Reason, Upstream};
 use super::frames::{
     CANCEL, FrameServer, INTERNAL_ERROR, NO_ERROR, REFUSED_STREAM, Step, Whole, data, go_away, head, made, reset,
 };
-use super::shared::streaming;
+use super::streamed::streamed;
 use super::upstream::{Reply, ScriptedUpstream};
 use super::{body, http2, not_sent, order, ordered, unknown};
 
@@ -42,7 +42,7 @@ async fn a_request_refused_for_good_was_not_processed() {
 #[tokio::test]
 async fn a_refused_request_whose_body_is_spent_is_not_sent_again() {
     let server = FrameServer::start(|at| vec![reset(at.stream, REFUSED_STREAM)]);
-    let (_source, stream) = streaming(&[b"one,", b"two"]).await;
+    let stream = streamed(&[b"one,", b"two"], Ok(()));
     let failed = http2(&[server.address]).send(order().map(|_| stream)).await;
     assert!(matches!(&failed, Err(Failure::NotSent(why)) if why.reason == Reason::Refused), "{failed:?}");
     assert_eq!(server.seen(), [whole(1, 1)]);

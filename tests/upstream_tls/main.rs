@@ -6,6 +6,8 @@
 mod client;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/streamed.rs"]
+mod streamed;
 #[path = "../support/upstream.rs"]
 mod upstream;
 

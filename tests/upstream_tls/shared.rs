@@ -6,30 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Method, Request, Version};
-use http_body::Body;
+use http::{Method, Version};
 use http_body_util::BodyExt;
-use hyper_util::rt::TokioIo;
 use oncegate::tls::client::Settings as Tls;
 use oncegate::upstream::{Outgoing, Protocol, Upstream};
+use oncegate::wire::Cut;
 use rustls::version::{TLS12, TLS13};
 use tokio::sync::{Barrier, Semaphore};
 
 use super::certificates::{Authority, server};
 use super::http2_server::{Http2Server, Script, saying};
-use super::upstream::{Reply, ScriptedUpstream};
+use super::streamed::streamed;
 use super::{body, http2, order, ordered, settings};
-
-/// A body of unknown length that streams in, and where it comes from.
-pub(crate) async fn streaming(pieces: &'static [&'static [u8]]) -> (ScriptedUpstream, Outgoing) {
-    let source = ScriptedUpstream::start(move |_| Reply::chunked(200, &[], pieces));
-    let stream = tokio::net::TcpStream::connect(source.address()).await.unwrap();
-    let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(driver);
-    let answer = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap();
-    assert_eq!(answer.body().size_hint().exact(), None);
-    (source, Outgoing::Streaming(answer.into_body().into()))
-}
 
 #[tokio::test]
 async fn a_request_arrives_as_http2_says_it() {
@@ -179,7 +167,7 @@ async fn a_streamed_body_arrives_whole() {
     let server = Http2Server::start(saying("made"));
     let client = http2(&[server.address]);
     for begun in ["", "zero,"] {
-        let (_source, stream) = streaming(&[b"one,", b"two"]).await;
+        let stream = streamed(&[b"one,", b"two"], Ok(()));
         let outgoing = match stream {
             Outgoing::Streaming(rest) if !begun.is_empty() => Outgoing::Resumed { begun: Bytes::from(begun), rest },
             stream => stream,
@@ -196,12 +184,7 @@ async fn a_streamed_body_arrives_whole() {
 async fn a_streamed_body_that_breaks_off_is_never_ended() {
     let server = Http2Server::start(saying("made"));
     let client = http2(&[server.address]);
-    let source = ScriptedUpstream::start(|_| Reply::chunked_cut_short(200, &[], &[b"some"]));
-    let stream = tokio::net::TcpStream::connect(source.address()).await.unwrap();
-    let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(driver);
-    let broken = sender.send_request(Request::new(http_body_util::Empty::<Bytes>::new())).await.unwrap().into_body();
-    let failed = client.send(order().map(|_| Outgoing::Streaming(broken.into()))).await;
+    let failed = client.send(order().map(|_| streamed(&[b"some"], Err(Cut::Left)))).await;
     assert!(matches!(failed, Err(oncegate::upstream::Failure::Unknown(_))), "{failed:?}");
     until(|| server.seen().given_up == 1).await;
     assert!(server.seen().arrived.is_empty());

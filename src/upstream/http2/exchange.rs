@@ -4,11 +4,12 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,7 +24,7 @@ pub(super) async fn exchange(
     connection: &Connection,
     slot: Slot,
     scheme: &str,
-    request: Request<Outgoing>,
+    request: &mut Request<Outgoing>,
 ) -> Result<Response<Incoming>, Tried> {
     if slot.is_alone() {
         // The connection lay idle, and the server may have closed it meanwhile. The event loop hears of that in one turn,
@@ -31,33 +32,31 @@ pub(super) async fn exchange(
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
     }
-    let (head, body) = request.into_parts();
-    let Some(wire) = for_the_stream(&head, &body, scheme) else {
+    let Some(wire) = for_the_stream(request, scheme) else {
         let why = NotSent::new(Reason::Refused, "HTTP/2 cannot say this Host or target");
         return Err(Tried::Failed(Failure::NotSent(why)));
     };
-    let ended = body.is_end_stream();
+    let ended = request.body().is_end_stream();
     let (answer, mut stream) = match connection.sender().send_request(wire, ended) {
         Ok(begun) => begun,
-        Err(error) => {
-            let why = NotSent::new(Reason::Closed, error.to_string());
-            return Err(Tried::Returned(Box::new(Request::from_parts(head, body)), why));
-        }
+        Err(error) => return Err(Tried::Returned(NotSent::new(Reason::Closed, error.to_string()))),
     };
     // A whole body is kept, should the server turn the request down.
-    let (kept, rest) = match body {
+    let whole = matches!(request.body(), Outgoing::Whole(_));
+    let rest = match request.body_mut() {
+        _ if ended => None,
         Outgoing::Whole(bytes) => {
-            if !ended {
-                // A stream that broke meanwhile says so instead of an answer.
-                let _ = stream.send_data(bytes.clone(), true);
-            }
-            (Some(Request::from_parts(head, Outgoing::Whole(bytes))), None)
+            // A stream that broke meanwhile says so instead of an answer.
+            let _ = stream.send_data(bytes.clone(), true);
+            None
         }
-        _ if ended => (None, None),
-        streaming => (None, Some(AbortOnDropHandle::new(tokio::spawn(body::pass(streaming, stream))))),
+        streaming => {
+            let streaming = std::mem::replace(streaming, Outgoing::Whole(Bytes::new()));
+            Some(AbortOnDropHandle::new(tokio::spawn(body::pass(streaming, stream))))
+        }
     };
     let (answer, begun) = listen(answer).await;
-    let answer = answer.map_err(|error| judge_stream(&error, begun, kept))?;
+    let answer = answer.map_err(|error| judge_stream(&error, begun, whole))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Tried::Failed(Failure::Unknown("the upstream switched protocols, which HTTP/2 cannot".to_owned())));
     }
@@ -84,23 +83,23 @@ async fn listen(mut answer: ResponseFuture) -> (Result<Response<RecvStream>, h2:
 }
 
 /// A request as HTTP/2 says it: the server's name in `:authority`, no field of a connection's own, a known length.
-fn for_the_stream(head: &request::Parts, body: &Outgoing, scheme: &str) -> Option<Request<()>> {
-    let authority = Authority::try_from(head.headers.get(HOST)?.as_bytes()).ok()?;
-    let mut headers = HeaderMap::with_capacity(head.headers.keys_len() + 1);
-    for (name, value) in head.headers.iter().filter(|(name, _)| !is_http1s_own(name)) {
+fn for_the_stream(request: &Request<Outgoing>, scheme: &str) -> Option<Request<()>> {
+    let authority = Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok()?;
+    let mut headers = HeaderMap::with_capacity(request.headers().keys_len() + 1);
+    for (name, value) in request.headers().iter().filter(|(name, _)| !is_http1s_own(name)) {
         headers.append(name, value.clone());
     }
-    if let Some(length) = body.size_hint().exact().filter(|length| *length > 0) {
+    if let Some(length) = request.body().size_hint().exact().filter(|length| *length > 0) {
         headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
     }
-    let target = head.uri.path_and_query()?.clone();
+    let target = request.uri().path_and_query()?.clone();
     let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build().ok()?;
-    let mut request = Request::new(());
-    *request.method_mut() = head.method.clone();
-    *request.uri_mut() = uri;
-    *request.version_mut() = Version::HTTP_2;
-    *request.headers_mut() = headers;
-    Some(request)
+    let mut wire = Request::new(());
+    *wire.method_mut() = request.method().clone();
+    *wire.uri_mut() = uri;
+    *wire.version_mut() = Version::HTTP_2;
+    *wire.headers_mut() = headers;
+    Some(wire)
 }
 
 fn is_http1s_own(name: &HeaderName) -> bool {
@@ -110,14 +109,11 @@ fn is_http1s_own(name: &HeaderName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn head(target: &str, host: &str) -> Option<Request<()>> {
         let request = Request::post(target).header("host", host).header("connection", "x").header("cookie", "a=1");
-        let (head, body) = request.body(Outgoing::Whole(Bytes::from_static(b"abc"))).unwrap().into_parts();
-        for_the_stream(&head, &body, "https")
+        for_the_stream(&request.body(Outgoing::Whole(Bytes::from_static(b"abc"))).unwrap(), "https")
     }
 
     #[test]

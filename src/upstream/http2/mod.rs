@@ -59,24 +59,20 @@ impl Connections {
     }
 
     /// Sends one request. It goes to a second connection only with proof that the server did not process it.
-    pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+    pub(super) async fn send(&self, request: &mut Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
         let mut why = None;
         for _ in 0..TRIES {
-            let (connection, slot) = match self.connection().await {
-                Ok(ready) => ready,
-                Err(reason) => return Err(Tried::Returned(Box::new(request), reason)),
-            };
+            let (connection, slot) = self.connection().await.map_err(Tried::Returned)?;
             match exchange::exchange(&connection, slot, self.way.scheme(), request).await {
-                Err(Tried::Returned(unsent, reason)) => {
+                Err(Tried::Returned(reason)) => {
                     // Whatever keeps it from taking this request keeps it from the next.
                     self.state().open.retain(|open| !open.is(&connection));
-                    (request, why) = (*unsent, Some(reason));
+                    why = Some(reason);
                 }
                 done => return done,
             }
         }
-        let why = why.unwrap_or_else(|| self.way.not_sent(Reason::Refused, "not tried"));
-        Err(Tried::Returned(Box::new(request), why))
+        Err(Tried::Returned(why.unwrap_or_else(|| self.way.not_sent(Reason::Refused, "not tried"))))
     }
 
     /// A connection with room for a request, and that room.

@@ -7,6 +7,9 @@ use super::chunks::Chunks;
 use super::lines::{field, is_token};
 use super::{Fault, Kind, TOO_MANY_FIELDS};
 
+/// How many fields most heads have at most.
+const USUAL: usize = 16;
+
 /// Where a field stands in its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -24,7 +27,17 @@ pub(super) struct Fields {
     codings: Codings,
     hosts: usize,
     upgrade: bool,
-    upgrade_named: bool,
+    /// The body waits for a word.
+    expects: bool,
+    named: Named,
+}
+
+/// What `Connection` names of the things that matter here.
+#[derive(Debug, Clone, Copy, Default)]
+struct Named {
+    upgrade: bool,
+    close: bool,
+    keep_alive: bool,
 }
 
 /// The codings of all `Transfer-Encoding` lines, in order.
@@ -43,13 +56,17 @@ impl Fields {
         if self.spans.len() == most {
             return Err(Fault::too_large(TOO_MANY_FIELDS));
         }
+        if self.spans.capacity() == 0 {
+            self.spans.reserve(USUAL);
+        }
         self.spans.push(Span { name: at..at + name.len(), value: at + value.start..at + value.end });
         let value = &line[value];
         // Most names have another length than these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            6 if name.eq_ignore_ascii_case(b"expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
             7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
-            10 if name.eq_ignore_ascii_case(b"connection") => self.upgrade_named |= names_upgrade(value),
+            10 if name.eq_ignore_ascii_case(b"connection") => self.named.take(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.codings.take(value),
             _ => {}
@@ -64,9 +81,24 @@ impl Fields {
         }
     }
 
+    /// Where each of them stands.
+    pub(super) fn into_spans(self) -> Vec<Span> {
+        self.spans
+    }
+
     /// Whether another protocol is asked for.
     pub(super) fn asks_upgrade(&self) -> bool {
-        self.upgrade && self.upgrade_named
+        self.upgrade && self.named.upgrade
+    }
+
+    /// Whether the body is only sent when that is asked for.
+    pub(super) fn expects_continue(&self) -> bool {
+        self.expects
+    }
+
+    /// Whether another message may follow on the connection.
+    pub(super) fn keep_alive(&self, http_10: bool) -> bool {
+        !self.named.close && (!http_10 || self.named.keep_alive)
     }
 
     /// How a request's body is framed.
@@ -129,6 +161,12 @@ fn length(value: &[u8]) -> Result<u64, Fault> {
     number.filter(|length| *length <= u64::MAX >> 1).ok_or(Fault::malformed("Content-Length is no length."))
 }
 
-fn names_upgrade(value: &[u8]) -> bool {
-    value.split(|byte| *byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+impl Named {
+    fn take(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
 }

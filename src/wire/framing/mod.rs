@@ -1,5 +1,5 @@
 //! The framing of HTTP/1.1, read strictly (RFC 9112): where each message ends, and whether anybody could read that in
-//! another way. Pure: it is shown bytes and says which of them may go on. Parsing them is hyper's work.
+//! another way. Pure: it is shown bytes, and says what they are.
 
 mod body;
 mod chunks;
@@ -9,13 +9,13 @@ mod request;
 mod response;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use http::StatusCode;
 
 pub use fields::Span;
-pub use request::Requests;
-pub use response::Answers;
+pub use request::{Behind, Head, Requests};
+pub use response::{Answer, Answers};
 
 const TOO_MANY_FIELDS: &str = "Too many fields.";
 
@@ -122,11 +122,6 @@ pub trait Follow {
     /// left over begins something that is not whole yet: show it again, from there, with more behind it. Beside a fault,
     /// what is left over is the fault's.
     fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Fault>);
-
-    /// Whether what comes next cannot be told yet, so that nothing should be read.
-    fn waits(&self) -> bool {
-        false
-    }
 }
 
 /// Takes one step after the other. A step says how many bytes it took: none when it needs more of them to go on.

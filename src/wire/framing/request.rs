@@ -1,39 +1,70 @@
 //! A client's side of a connection: requests, one after the other.
 
-use http::Uri;
+use std::ops::Range;
+
+use http::{Uri, Version};
 
 use super::body::Body;
 use super::fields::Fields;
 use super::lines::{Cursor, Found, is_token};
-use super::{Fault, Follow, Kind, Limits, walk};
+use super::{Fault, Follow, Kind, Limits, Part, Span, walk};
 
 /// How long a method may be, in bytes.
 const METHOD: usize = 64;
 
-/// Follows what a client sends.
+/// Follows what a client sends. A request for another protocol is a request like any other: whether the bytes behind it
+/// are that protocol's, only the one who answers knows.
 #[derive(Debug)]
 pub struct Requests {
     limits: Limits,
     place: Place,
-    /// The present request asks for another protocol, and has no answer yet.
-    undecided: bool,
     heads: u64,
     whole: u64,
 }
 
+/// A good head: where its parts stand in its bytes, and what comes behind it.
+#[derive(Debug)]
+pub struct Head {
+    /// How many bytes it has.
+    pub length: usize,
+    /// Where its method stands.
+    pub method: Range<usize>,
+    /// Where its target stands.
+    pub target: Range<usize>,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// Where its fields stand.
+    pub spans: Vec<Span>,
+    /// Whether it asks for another protocol.
+    pub upgrade: bool,
+    /// Whether its client takes another answer on this connection.
+    pub keep_alive: bool,
+    /// Whether its client waits for `100 Continue` before it sends the body.
+    pub expects: bool,
+    /// What comes behind it.
+    pub body: Behind,
+}
+
+/// What comes behind a request's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// The next request.
+    Nothing,
+    /// A body of so many bytes.
+    Length(u64),
+    /// A body in chunks.
+    Chunks,
+}
+
 #[derive(Debug)]
 enum Place {
-    Head(Head),
+    Head(Begun),
     Body(Body),
-    /// Behind a request for another protocol: what comes is that protocol's, or the next request.
-    Fork,
-    /// No longer HTTP.
-    Raw,
 }
 
 /// A head as far as it was read.
 #[derive(Debug, Default)]
-struct Head {
+struct Begun {
     cursor: Cursor,
     /// The empty line that some clients send after a body was passed over.
     blank: bool,
@@ -41,16 +72,18 @@ struct Head {
     fields: Fields,
 }
 
-/// What a good request line says of framing.
-#[derive(Debug, Clone, Copy)]
+/// A good request line.
+#[derive(Debug, Clone)]
 struct Line {
+    method: Range<usize>,
+    target: Range<usize>,
     http_10: bool,
 }
 
 impl Requests {
     /// A connection on which nothing was read.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, place: Place::Head(Head::default()), undecided: false, heads: 0, whole: 0 }
+        Self { limits, place: Place::Head(Begun::default()), heads: 0, whole: 0 }
     }
 
     /// How many heads were good.
@@ -63,66 +96,64 @@ impl Requests {
         self.whole
     }
 
-    /// Whether the last request asks for another protocol, and it is not known yet what came of that.
-    pub fn is_undecided(&self) -> bool {
-        self.undecided
-    }
-
-    /// What came of the request for another protocol: `raw`, when it was granted.
-    pub fn decided(&mut self, raw: bool) {
-        self.undecided = false;
-        if raw {
-            self.place = Place::Raw;
-        } else if matches!(self.place, Place::Fork) {
-            self.place = Place::Head(Head::default());
-        }
-    }
-
-    /// Whether the bytes are no longer HTTP's.
-    pub fn is_raw(&self) -> bool {
-        matches!(self.place, Place::Raw)
-    }
-
     /// Whether a request has begun whose end is not known yet.
     pub fn is_in_body(&self) -> bool {
         matches!(self.place, Place::Body(_))
     }
 
-    fn begin(&mut self, body: Body) {
+    /// Reads a head, which is shown from its first byte each time: none while it is not whole, or when a body comes first.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn head(&mut self, bytes: &[u8]) -> Result<Option<Head>, Fault> {
+        let Place::Head(begun) = &mut self.place else { return Ok(None) };
+        let Some((line, body)) = begun.read(bytes, &self.limits)? else { return Ok(None) };
+        let Begun { cursor, fields, .. } = std::mem::take(begun);
+        let behind = match &body {
+            Body::None | Body::UntilClose | Body::Length(0) => Behind::Nothing,
+            Body::Length(length) => Behind::Length(*length),
+            Body::Chunks(_) => Behind::Chunks,
+        };
         self.heads += 1;
-        match body {
-            Body::None | Body::UntilClose | Body::Length(0) => self.end(),
-            Body::Length(_) | Body::Chunks(_) => self.place = Place::Body(body),
+        match behind {
+            Behind::Nothing => self.whole += 1,
+            Behind::Length(_) | Behind::Chunks => self.place = Place::Body(body),
         }
+        let Line { method, target, http_10 } = line;
+        Ok(Some(Head {
+            length: cursor.read(),
+            method,
+            target,
+            version: if http_10 { Version::HTTP_10 } else { Version::HTTP_11 },
+            // RFC 9110, sections 7.8 and 10.1.1: an HTTP/1.0 client means neither.
+            upgrade: fields.asks_upgrade() && !http_10,
+            expects: fields.expects_continue() && !http_10,
+            keep_alive: fields.keep_alive(http_10),
+            spans: fields.into_spans(),
+            body: behind,
+        }))
     }
 
-    fn end(&mut self) {
-        self.whole += 1;
-        self.place = if self.undecided { Place::Fork } else { Place::Head(Head::default()) };
+    /// Reads on in a body, up to where a run of its data ends: what was good. What is left over has to be shown again.
+    pub fn body(&mut self, bytes: &[u8]) -> (Part, Result<(), Fault>) {
+        let Place::Body(body) = &mut self.place else { return (Part { read: 0, data: 0, last: true }, Ok(())) };
+        let (part, done) = body.read(bytes, &self.limits);
+        if part.last {
+            self.whole += 1;
+            self.place = Place::Head(Begun::default());
+        }
+        (part, done)
     }
 
     /// One step: how many bytes it took; none when it needs more to go on.
     fn step(&mut self, bytes: &[u8]) -> (usize, Result<(), Fault>) {
-        match &mut self.place {
-            Place::Head(head) => match head.read(bytes, &self.limits) {
-                Ok(Some(body)) => {
-                    let read = head.cursor.read();
-                    self.undecided = head.asks_upgrade();
-                    self.begin(body);
-                    (read, Ok(()))
-                }
-                Ok(None) => (0, Ok(())),
-                Err(fault) => (0, Err(fault)),
-            },
-            Place::Body(body) => {
-                let (part, done) = body.read(bytes, &self.limits);
-                if part.last {
-                    self.end();
-                }
-                (part.read, done)
-            }
-            Place::Fork => (0, Ok(())),
-            Place::Raw => (bytes.len(), Ok(())),
+        if self.is_in_body() {
+            let (part, done) = self.body(bytes);
+            return (part.read, done);
+        }
+        match self.head(bytes) {
+            Ok(head) => (head.map_or(0, |head| head.length), Ok(())),
+            Err(fault) => (0, Err(fault)),
         }
     }
 }
@@ -131,25 +162,24 @@ impl Follow for Requests {
     fn follow(&mut self, bytes: &[u8]) -> (usize, Result<(), Fault>) {
         walk(bytes, |bytes| self.step(bytes))
     }
-
-    fn waits(&self) -> bool {
-        matches!(self.place, Place::Fork)
-    }
 }
 
-impl Head {
-    /// Reads on; how the body is framed, when the head is whole.
-    fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Body>, Fault> {
+impl Begun {
+    /// Reads on; its first line, and how the body is framed, when it is whole.
+    fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<(Line, Body)>, Fault> {
         loop {
             let found = self.cursor.next(bytes, limits.head);
-            let Some(line) = self.line else {
+            let Some(first) = &self.line else {
                 if self.begin(found, limits)? {
                     continue;
                 }
                 return Ok(None);
             };
             match found {
-                Found::Line([]) => return self.fields.of_request(line.http_10).map(Some),
+                Found::Line([]) => {
+                    let body = self.fields.of_request(first.http_10)?;
+                    return Ok(self.line.take().map(|first| (first, body)));
+                }
                 Found::Line(line) => self.fields.take(line, self.cursor.read() - line.len() - 2, limits.fields)?,
                 Found::Part(_) => return Ok(None),
                 Found::TooLong(_) => return Err(Fault::too_large("The head is too long.")),
@@ -169,7 +199,11 @@ impl Head {
         match (found, parts) {
             (Found::Line(_), Some(Parts { target, version })) => {
                 check_target(target)?;
-                self.line = Some(Line { http_10: is_http_10(version)? });
+                let http_10 = is_http_10(version)?;
+                let start = self.cursor.read() - bytes.len() - 2;
+                let end = start + bytes.len() - version.len() - 1;
+                let method = start..end - target.len() - 1;
+                self.line = Some(Line { method, target: end - target.len()..end, http_10 });
                 Ok(true)
             }
             (Found::Line(_), None) => Err(Fault::malformed("The request line is not of three parts.")),
@@ -177,11 +211,6 @@ impl Head {
             (Found::TooLong(_), _) => Err(Fault::too_large("The head is too long.")),
             (Found::Broken(_, fault), _) => Err(fault),
         }
-    }
-
-    fn asks_upgrade(&self) -> bool {
-        // RFC 9110, section 7.8: an HTTP/1.0 client does not mean it.
-        self.fields.asks_upgrade() && self.line.is_some_and(|line| !line.http_10)
     }
 }
 

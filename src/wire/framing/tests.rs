@@ -1,8 +1,10 @@
 //! Unit tests of the framing: each rule broken by itself, and good streams.
 
-mod streams;
+pub(crate) mod streams;
 
-use super::{Answers, Fault, Follow, Kind, Limits, Requests};
+use http::Version;
+
+use super::{Answers, Behind, Fault, Follow, Kind, Limits, Requests};
 
 const SMALL: Limits = Limits { target: 40, head: 400, fields: 12, trailers: 100 };
 
@@ -217,18 +219,52 @@ fn malformed_chunks_are_refused_where_they_are() {
 }
 
 #[test]
-fn behind_an_upgrade_nothing_is_read_until_it_is_decided() {
-    let ask = "GET /s HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
-    for (raw, then) in [(true, "\x00\x01 anything"), (false, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")] {
-        let stream = format!("{ask}{then}");
-        let (mut machine, good, done) = request(&stream);
-        assert_eq!((good, done, machine.waits()), (ask.len(), Ok(()), true));
-        machine.decided(raw);
-        assert_eq!((machine.follow(then.as_bytes()), machine.waits()), ((then.len(), Ok(())), false));
-        assert_eq!((machine.is_raw(), machine.heads()), (raw, if raw { 1 } else { 2 }));
+fn a_head_says_where_its_parts_stand_and_what_comes_behind() {
+    let read = |stream: &str| Requests::new(SMALL).head(stream.as_bytes()).unwrap().unwrap();
+    let text = "\r\nPOST /a?b HTTP/1.1\r\nHost:  a\r\nX:\r\nContent-Length: 5\r\n\r\nhello";
+    let head = read(text);
+    assert_eq!((&text[head.method.clone()], &text[head.target.clone()]), ("POST", "/a?b"));
+    let fields: Vec<_> = head.spans.iter().map(|span| (&text[span.name.clone()], &text[span.value.clone()])).collect();
+    assert_eq!(fields, [("Host", "a"), ("X", ""), ("Content-Length", "5")]);
+    assert_eq!((head.length, head.body, head.version), (text.len() - 5, Behind::Length(5), Version::HTTP_11));
+    assert_eq!(read(&with("Transfer-Encoding: chunked")).body, Behind::Chunks);
+    for (version, fields, keep_alive, upgrade, expects) in [
+        ("1.1", "X: y", true, false, false),
+        ("1.1", "Connection: x, Close", false, false, false),
+        ("1.0", "X: y", false, false, false),
+        ("1.0", "Connection: Keep-Alive", true, false, false),
+        ("1.0", "Connection: keep-alive\r\nConnection: close", false, false, false),
+        ("1.1", "Connection: x, Upgrade\r\nUpgrade: y", true, true, false),
+        ("1.1", "Connection: x\r\nUpgrade: y", true, false, false),
+        ("1.1", "Connection: upgrade", true, false, false),
+        ("1.0", "Connection: keep-alive, upgrade\r\nUpgrade: y", true, false, false),
+        ("1.1", "eXPECT: 100-Continue", true, false, true),
+        ("1.1", "Expect: 100-continue, x", true, false, false),
+        ("1.0", "Expect: 100-continue", false, false, false),
+    ] {
+        let head = read(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n\r\n"));
+        assert_eq!((head.keep_alive, head.upgrade, head.expects), (keep_alive, upgrade, expects), "{version} {fields}");
     }
-    let plain = ask.replace("keep-alive, Upgrade", "keep-alive") + "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert_eq!(request(&plain).0.heads(), 2);
+}
+
+#[test]
+fn a_body_is_told_from_what_frames_it() {
+    let mut machine = Requests::new(SMALL);
+    let stream = with("Transfer-Encoding: chunked") + "2;x\r\nab\r\n3\r\ncde\r\n0\r\nT: u\r\n\r\nGET";
+    let mut rest = stream.as_bytes();
+    rest = &rest[machine.head(rest).unwrap().unwrap().length..];
+    let mut data = Vec::new();
+    loop {
+        let (part, done) = machine.body(rest);
+        assert_eq!(done, Ok(()));
+        data.extend_from_slice(&rest[part.read - part.data..part.read]);
+        rest = &rest[part.read..];
+        if part.last {
+            break;
+        }
+    }
+    assert_eq!((&data[..], rest), (&b"abcde"[..], &b"GET"[..]));
+    assert!(!machine.is_in_body());
 }
 
 fn answer(stream: impl AsRef<[u8]>, head: bool) -> (bool, usize, Result<(), Fault>) {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A good request of any framing.
-fn good_request() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn good_request() -> impl Strategy<Value = Vec<u8>> {
     let line = ("[A-Z]{1,9}", "/[a-z0-9%./;,=]{0,20}(\\?[a-z&=]{0,9})?", prop::bool::weighted(0.9));
     let field = ("X-[a-zA-Z0-9_!#$]{1,8}", "[ \t]{0,2}", "[\t -~\u{80}-\u{ff}]{0,20}");
     let framing = prop_oneof![
@@ -41,7 +41,7 @@ fn good_request() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Good requests one behind the other, and a few bytes of them overwritten, taken out or put in.
-fn damaged() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), prop::sample::select(b"\r\n\t :;,0a\0".to_vec())];
     let damage = (any::<prop::sample::Index>(), byte, 0..3_u8);
     let requests = prop::collection::vec(good_request(), 1..3);

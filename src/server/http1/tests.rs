@@ -1,55 +1,71 @@
-//! Unit tests of the strict connection, with hyper on it: interim answers, upgrades, and the client's end.
+//! Unit tests of the loop: interim answers, upgrades, bodies, the client's end; and streams at random, against hyper.
+
+mod bodies;
+mod streams;
 
 use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::Strict;
-use crate::server::answer::Answer;
-use crate::server::turn;
-use crate::wire::framing::{Fault, Limits};
-use crate::wire::{Client, Watch};
+use crate::server::pace::Cut;
+use crate::server::{BoxError, Closing, Connections, Doorway, Limits};
+use crate::telemetry::Metrics;
+use crate::wire::framing::Fault;
+use crate::wire::{Client, Inbound, OnUpgrade};
 
 const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
 
+impl Cut for DuplexStream {
+    fn cut(&self) {}
+}
+
+fn doorway() -> Doorway {
+    let long = Duration::from_mins(1);
+    let limits = Limits {
+        connections: 1,
+        target: 8 << 10,
+        header_bytes: 64 << 10,
+        headers: 100,
+        header_timeout: long,
+        keep_alive_timeout: long,
+        body_idle_timeout: long,
+        send_timeout: long,
+        connection_age: long,
+    };
+    Doorway {
+        front: Arc::default(),
+        connections: Connections::default(),
+        limits,
+        turned_away: Bytes::new(),
+        too_slow: Bytes::new(),
+        preserve_header_case: true,
+        metrics: Arc::new(Metrics::new().unwrap()),
+        linger: Duration::ZERO,
+        closing: Closing::default(),
+    }
+}
+
 /// The client's end of a connection whose pipe holds `size` bytes.
-fn serve<H, F>(size: usize, handle: H) -> DuplexStream
+fn serve<H, F, B>(size: usize, handle: H) -> DuplexStream
 where
-    H: Fn(Request<Incoming>, Arc<Client>) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    H: Fn(Request<Inbound>, Arc<Client>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     let (near, far) = duplex(size);
-    let client = Arc::new(Client::new(Ipv4Addr::LOCALHOST.into(), false));
-    let strict = Strict::new(far, Arc::clone(&client), Arc::new(Watch::new(Version::HTTP_11)), Limits::REQUEST);
-    tokio::spawn(async move {
-        let service = service_fn(|mut request| {
-            turn::begin(&mut request, &client);
-            let answer = handle(request, Arc::clone(&client));
-            let client = Arc::clone(&client);
-            async move {
-                let mut answer = answer.await;
-                if turn::answer(&answer, &client) {
-                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, turn::Saying(client))))
-            }
-        });
-        let _ = http1::Builder::new().serve_connection(TokioIo::new(strict), service).with_upgrades().await;
-    });
+    let client = Client::new(Ipv4Addr::LOCALHOST.into(), false);
+    tokio::spawn(async move { super::serve(far, client, &doorway(), handle).await });
     near
 }
 
@@ -101,7 +117,7 @@ async fn an_interim_answer_never_comes_amid_another() {
     for size in [1, 7, 64, 4096] {
         let mut near = serve(size, |request, client| async move {
             // With a body, 100 is on its way by the time that the body is there.
-            if request.method() == http::Method::GET {
+            if request.method() == Method::GET {
                 client.exchange.interim(Bytes::from_static(HINTS));
             }
             let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -160,8 +176,9 @@ async fn behind_a_granted_upgrade_all_bytes_pass_raw() {
     let mut near = serve(1024, move |mut request, _| {
         let seen = seen.clone();
         async move {
+            let asked = request.extensions_mut().remove::<OnUpgrade>().unwrap();
             tokio::spawn(async move {
-                let mut far = TokioIo::new(hyper::upgrade::on(&mut request).await.unwrap());
+                let mut far = asked.await.unwrap();
                 let mut bytes = [0; 5];
                 far.read_exact(&mut bytes).await.unwrap();
                 far.write_all(b"\0raw\n").await.unwrap();
@@ -169,7 +186,7 @@ async fn behind_a_granted_upgrade_all_bytes_pass_raw() {
             });
             let mut granted = answer("");
             *granted.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            granted.headers_mut().insert("upgrade", http::HeaderValue::from_static("x"));
+            granted.headers_mut().insert("upgrade", HeaderValue::from_static("x"));
             granted
         }
     });
@@ -238,7 +255,7 @@ async fn an_end_that_comes_during_the_answer_does_not_cut_it() {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_known_by_its_number() {
+async fn a_refused_request_is_known_by_its_fault_and_is_the_last() {
     let (tell, mut told) = unbounded_channel();
     let mut near = serve(1024, move |request, _| {
         tell.send(request.extensions().get::<Fault>().copied()).unwrap();
@@ -249,4 +266,61 @@ async fn a_refused_request_is_known_by_its_number() {
     assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2);
     assert!(told.recv().await.unwrap().is_none() && told.recv().await.unwrap().is_some());
     assert!(told.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn requests_that_come_together_are_answered_one_by_one() {
+    let (open, gate) = gate();
+    let (asked, mut begun) = unbounded_channel();
+    let mut near = serve(1024, move |request, _| {
+        let (gate, asked) = (Arc::clone(&gate), asked.clone());
+        async move {
+            asked.send(()).unwrap();
+            gate.lock().await.recv().await;
+            answer(request.uri().path().to_owned())
+        }
+    });
+    let sent = ["/1", "/2", "/3"].map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    near.write_all(sent.concat().as_bytes()).await.unwrap();
+    near.shutdown().await.unwrap();
+    for _ in 0..3 {
+        begun.recv().await.unwrap();
+        assert!(begun.try_recv().is_err());
+        open.send(()).unwrap();
+    }
+    let text = rest(&mut near).await;
+    let bodies: Vec<_> = text.split("\r\n\r\n").skip(1).map(|rest| &rest[..2]).collect();
+    assert_eq!(bodies, ["/1", "/2", "/3"], "{text}");
+    assert_eq!(text.matches("connection: close").count(), 1, "the end is told with the last answer: {text}");
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_when_both_sides_have_it_so() {
+    for (version, sent, own, goes_on) in [
+        ("1.1", "", "", true),
+        ("1.1", "Connection: x, CLOSE\r\n", "", false),
+        ("1.1", "Connection: keep-alive\r\nConnection: close\r\n", "", false),
+        ("1.1", "", "close", false),
+        ("1.0", "", "", false),
+        ("1.0", "Connection: Keep-Alive\r\n", "", true),
+        ("1.0", "Connection: keep-alive, close\r\n", "", false),
+        ("1.0", "Connection: keep-alive\r\n", "close", false),
+    ] {
+        let mut near = serve(1024, move |_, _| {
+            let mut answer = answer("done");
+            if !own.is_empty() {
+                answer.headers_mut().insert("connection", HeaderValue::from_static(own));
+            }
+            async { answer }
+        });
+        let first = format!("GET / HTTP/{version}\r\nHost: a\r\n{sent}\r\n");
+        near.write_all(first.as_bytes()).await.unwrap();
+        near.write_all(LAST).await.unwrap();
+        let text = rest(&mut near).await;
+        assert_eq!(text.matches("done").count(), if goes_on { 2 } else { 1 }, "{version} {sent:?} {own}: {text}");
+        assert!(text.starts_with(&format!("HTTP/{version} 200 OK\r\n")), "{text}");
+        let told = text.split("\r\n\r\n").next().unwrap().contains("connection: close");
+        assert_eq!(told, !goes_on, "{text}");
+        assert_eq!(text.contains("connection: keep-alive"), version == "1.0" && goes_on, "{text}");
+    }
 }

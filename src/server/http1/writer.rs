@@ -1,0 +1,86 @@
+//! What goes to a client: gathered until it is worth a write, and sent. While nothing waits, it holds no memory.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::AsyncWrite;
+
+/// Data up to this length is copied behind what it belongs to, to leave in one write.
+const COPIED: usize = 16 * 1024;
+
+/// The writing side of a connection.
+#[derive(Default)]
+pub(super) struct Writer {
+    /// What goes first, of which so much is sent.
+    small: BytesMut,
+    sent: usize,
+    /// What goes behind it: data that is not copied, and the line that ends it.
+    large: Bytes,
+    end: &'static [u8],
+}
+
+impl Writer {
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent == self.small.len() && self.large.is_empty() && self.end.is_empty()
+    }
+
+    /// Whether more may be put in before it has to be sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.small.len() < COPIED && self.large.is_empty()
+    }
+
+    /// For heads and lines. Nothing may be behind it yet.
+    pub(super) fn lines(&mut self) -> &mut BytesMut {
+        &mut self.small
+    }
+
+    /// Data, and the line that ends it, if any.
+    pub(super) fn put(&mut self, data: Bytes, end: &'static [u8]) {
+        if data.len() <= COPIED {
+            self.small.reserve(data.len() + end.len());
+            self.small.put_slice(&data);
+            self.small.put_slice(end);
+        } else {
+            (self.large, self.end) = (data, end);
+        }
+    }
+
+    /// Sends everything.
+    pub(super) fn poll_send<S>(&mut self, io: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        if self.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while !self.is_empty() {
+            let small = &self.small[self.sent..];
+            let written = if self.large.is_empty() && self.end.is_empty() {
+                ready!(Pin::new(&mut *io).poll_write(cx, small))?
+            } else {
+                let all = [IoSlice::new(small), IoSlice::new(&self.large), IoSlice::new(self.end)];
+                ready!(Pin::new(&mut *io).poll_write_vectored(cx, &all))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+        }
+        // TLS may have kept something back; for a socket this is nothing.
+        ready!(Pin::new(io).poll_flush(cx))?;
+        self.small.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn advance(&mut self, written: usize) {
+        let small = written.min(self.small.len() - self.sent);
+        let large = (written - small).min(self.large.len());
+        self.sent += small;
+        self.large.advance(large);
+        self.end = self.end.get(written - small - large..).unwrap_or_default();
+    }
+}
