@@ -60,8 +60,8 @@ impl Case {
 
 // Before the body is read.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = case, config = at_most(2_720))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_420))]
+#[bench::header(args = ("create-order",), setup = case, config = at_most(2_250))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_200))]
 fn head(case: Case) -> Case {
     let Request { headers, query, caller, .. } = &*case.request;
     black_box(black_box(&case.naming).check_head(black_box(headers), case.kinds, query.as_deref(), caller).unwrap());

@@ -11,8 +11,9 @@ use crate::machine::{Answer, OperationId, Record, State, Time};
 
 /// How long an entry is believed before the store is asked again.
 const TRUST: Duration = Duration::from_mins(1);
-/// What a record without an answer weighs, in bytes.
-const BASE_WEIGHT: usize = 256;
+/// What a record without an answer weighs, in bytes: itself, its place in the cache's tables, which are never quite full,
+/// and what the allocator adds to an entry, a list of fields and a buffer.
+const BASE_WEIGHT: usize = size_of::<Entry>() + 2 * size_of::<(OperationId, Arc<Entry>)>() + 96;
 
 /// Completed records, bounded by bytes. With a size of zero it holds nothing.
 pub struct ReplayCache(Option<Cache<OperationId, Arc<Entry>, ByBytes>>);

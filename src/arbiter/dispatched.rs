@@ -54,6 +54,11 @@ struct Entry {
     namespace: NamespaceTag,
     expires: Time,
     running: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few operations have: all would have to have room for it.
+struct Rare {
     beside: Option<Box<OperationId>>,
     good_until: Option<Time>,
 }
@@ -267,8 +272,8 @@ impl Entry {
             namespace: record.namespace,
             expires: record.expires,
             running: matches!(record.state, State::InFlight { .. }),
-            beside: record.beside.clone(),
-            good_until: record.good_until,
+            rare: (record.beside.is_some() || record.good_until.is_some())
+                .then(|| Box::new(Rare { beside: record.beside.clone(), good_until: record.good_until })),
         }
     }
 
@@ -283,8 +288,8 @@ impl Entry {
             namespace: self.namespace,
             expires: self.expires,
             probe: None,
-            beside: self.beside.clone(),
-            good_until: self.good_until,
+            beside: self.rare.as_ref().and_then(|rare| rare.beside.clone()),
+            good_until: self.rare.as_ref().and_then(|rare| rare.good_until),
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::telemetry::Outcome;
 #[must_use = "a permit that is dropped leaves its operation in doubt"]
 pub struct Permit {
     arbiter: Arc<Arbiter>,
-    own: Held,
+    /// Boxed: permits are handed on several times before they are used.
+    own: Box<Held>,
     /// The second operation that the attempt holds: renewed and settled with the first.
     beside: Option<Box<Held>>,
     terms: Terms,
@@ -50,7 +51,7 @@ pub struct Unsettled {
 
 impl Permit {
     pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
-        let own = Held::new(&arbiter, id, record, Arc::clone(&terms.policy));
+        let own = Box::new(Held::new(&arbiter, id, record, Arc::clone(&terms.policy)));
         Self { arbiter, own, beside: None, terms, begun: None, dropped: Dropped::Free }
     }
 
@@ -63,7 +64,7 @@ impl Permit {
 
     /// The right to act on both operations: the second one's goes into this one.
     pub(super) fn joined_by(mut self, mut second: Self) -> Self {
-        self.beside = Some(Box::new(second.own.clone()));
+        self.beside = Some(second.own.clone());
         second.dropped = Dropped::Nothing;
         self
     }
@@ -118,7 +119,7 @@ impl Permit {
     }
 
     fn all(&self) -> impl Iterator<Item = &Held> {
-        std::iter::once(&self.own).chain(self.beside.as_deref())
+        std::iter::once(&*self.own).chain(self.beside.as_deref())
     }
 
     /// Extends the lease; of two operations, both.

@@ -10,8 +10,8 @@ use crate::machine::{Expect, NamespaceTag, OperationId, Policy, Record, State, T
 use crate::store::{Cursor, StoreError, Written};
 use crate::telemetry::{DoubtsFound, RouteMetrics, StoreOp};
 
-/// Records looked at in one step.
-const PAGE: usize = 500;
+/// Records looked at in one step. Few: what a store and a processor do for one page, they do for nobody else meanwhile.
+const PAGE: usize = 100;
 /// How long before its end a doubt counts as expiring: time for somebody to look into it.
 const SOON: Duration = Duration::from_hours(24);
 

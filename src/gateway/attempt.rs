@@ -230,7 +230,8 @@ impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
         let started = Clock::instant();
         let told = |server| self.entry.iter().for_each(|entry| entry.goes_to(server));
-        let answer = self.upstream.send_telling(request, told).await;
+        // Boxed: what an attempt is made of is moved with it, and this is the most of it.
+        let answer = Box::pin(self.upstream.send_telling(request, told)).await;
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),

@@ -143,10 +143,11 @@ impl Gateway {
     ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
         let waits = guard.in_flight == OnInFlight::Wait && guard.mode == Mode::Enforce;
-        let mut queue = Queue::new(if waits { guard.patience } else { Duration::ZERO });
+        let mut queue = waits.then(|| Queue::new(guard.patience));
         let mut asks = guard.probing.is_some();
         loop {
-            let admitted = match self.arbiter.admit(arrival, &guarded.terms).await {
+            // Boxed: else every request's future would be moved about with room for it.
+            let admitted = match Box::pin(self.arbiter.admit(arrival, &guarded.terms)).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
                 Ok(told) => told,
                 Err(error) => Box::pin(self.admit_unseen(guarded, arrival, &error)).await?,
@@ -167,11 +168,13 @@ impl Gateway {
                 Box::pin(self.probe_taken(guarded, index, arrival, taken)).await;
                 continue;
             }
-            if queue.is_over() || !matches!(duplicate, Duplicate::InFlight { .. }) {
-                return Ok(Ruling::Duplicate(duplicate, key));
+            match queue.as_mut().filter(|queue| !queue.is_over()) {
+                Some(queue) if matches!(duplicate, Duplicate::InFlight { .. }) => {
+                    tally.if_left(Verdict::InFlight);
+                    queue.wait(&self.arbiter.shared().lines, taken).await?;
+                }
+                _ => return Ok(Ruling::Duplicate(duplicate, key)),
             }
-            tally.if_left(Verdict::InFlight);
-            queue.wait(&self.arbiter.shared().lines, taken).await?;
         }
     }
 

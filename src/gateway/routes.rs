@@ -67,7 +67,7 @@ impl<'a> Place<'a> {
     pub fn of(target: &'a Target, raw_path: &str) -> Result<Self, Problem> {
         let reading = Reading { path: path::for_matching(&target.path), cut: false };
         let mut others = Vec::new();
-        if is_read_one_way(&target.path) && is_read_one_way(raw_path) {
+        if is_read_one_way(raw_path) && (target.path == raw_path || is_read_one_way(&target.path)) {
             return Ok(Self { host: &target.host, reading, others });
         }
         let mut also = |normal: &str, cut| {
@@ -157,7 +157,8 @@ impl Routes {
 
     fn first(&self, place: &Place<'_>, wanted: impl Fn(&Rule) -> bool) -> Option<usize> {
         let wanted = |rule: &Rule| wanted(rule) && rule.takes_host(place.host);
-        place.readings().filter_map(|reading| self.first_as(reading, wanted)).min()
+        let first = self.first_as(&place.reading, wanted);
+        place.others.iter().filter_map(|reading| self.first_as(reading, wanted)).chain(first).min()
     }
 
     /// The first of those that begin as the path does: of each beginning the first, and of these the first again.
@@ -203,7 +204,7 @@ impl Rule {
 
 /// Whether nothing in a path is an escape or a parameter.
 fn is_read_one_way(path: &str) -> bool {
-    path.bytes().fold(true, |all, byte| all & !matches!(byte, b'%' | b';'))
+    !path.bytes().any(|byte| matches!(byte, b'%' | b';'))
 }
 
 fn in_lower_case(path: &str) -> Cow<'_, str> {

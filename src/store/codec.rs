@@ -175,15 +175,24 @@ impl Codec {
     /// When the bytes are not exactly one record of a format and fingerprint version that this version knows, or are sealed
     /// under a key that is not there, or for another record.
     pub fn decode(&self, id: &OperationId, bytes: &[u8]) -> Result<Record, CodecError> {
-        let mut from = Reader::new(Bytes::copy_from_slice(bytes));
+        self.decode_own(id, Bytes::copy_from_slice(bytes))
+    }
+
+    /// The same of bytes that nothing else is kept in: the record's answer stays where it is.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn decode_own(&self, id: &OperationId, bytes: Bytes) -> Result<Record, CodecError> {
+        let mut from = Reader::new(bytes);
         let (mut record, sealed) = decode_clear(&mut from)?;
         if sealed {
             if from.array("seal")? != SEAL_MARK {
                 return Err(CodecError::OutOfRange("seal"));
             }
             let key = from.text("key id")?;
-            let (clear, seal) = bytes.split_at(bytes.len() - from.left());
-            from = Reader::new(self.keys.load().open(&key, &bound(id, clear), seal)?);
+            let (clear, seal) = from.parts();
+            let open = self.keys.load().open(&key, &bound(id, clear), seal)?;
+            from = Reader::new(open);
         }
         secret::decode(&mut from, &mut record)?;
         from.end()?;
@@ -208,10 +217,7 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
         out.byte(BESIDE);
     }
     out.varint(record.number.into());
-    out.bytes(&record.namespace.0.to_be_bytes());
-    out.bytes(&record.prints.settings.to_be_bytes());
-    out.bytes(&record.prints.raw.0);
-    out.bytes(&record.prints.canonical.0);
+    out.bytes(&prints(record));
     if let Some(credentials) = record.credentials {
         out.bytes(&credentials.0);
     }
@@ -223,6 +229,16 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
         out.distance(end, record.expires);
     }
     encode_state(out, &record.state, record.expires);
+}
+
+/// Namespace and digests: in one piece, as they always have the same size.
+fn prints(record: &Record) -> [u8; 40] {
+    let mut all = [0; 40];
+    all[..4].copy_from_slice(&record.namespace.0.to_be_bytes());
+    all[4..8].copy_from_slice(&record.prints.settings.to_be_bytes());
+    all[8..24].copy_from_slice(&record.prints.raw.0);
+    all[24..].copy_from_slice(&record.prints.canonical.0);
+    all
 }
 
 /// A record whose secret part is still to be read, and whether that is sealed.

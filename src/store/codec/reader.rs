@@ -18,6 +18,11 @@ impl Reader {
         Self { whole: bytes, at: 0 }
     }
 
+    /// What has been read, and what is still to be read.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        self.whole.split_at(self.at)
+    }
+
     /// How many bytes are still to be read.
     pub(super) fn left(&self) -> usize {
         self.whole.len() - self.at

@@ -60,7 +60,7 @@ pub(super) fn bytes(reply: Value) -> Result<Option<Vec<u8>>, StoreError> {
 
 /// The operation's record, if one was found.
 pub(super) fn read(codec: &Codec, id: &OperationId, reply: Value) -> Result<Option<Record>, StoreError> {
-    Ok(bytes(reply)?.map(|bytes| codec.decode(id, &bytes)).transpose()?)
+    Ok(bytes(reply)?.map(|bytes| codec.decode_own(id, bytes.into())).transpose()?)
 }
 
 /// Whether the server has forgotten the script.
