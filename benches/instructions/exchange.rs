@@ -48,7 +48,7 @@ fn asked() -> Asked {
 }
 
 #[library_benchmark]
-#[bench::hundred(setup = asked, config = at_most(1_100_000))]
+#[bench::hundred(setup = asked, config = at_most(3_100_000))]
 fn exchange((runtime, way, requests): Asked) -> (Runtime, Upstream) {
     ask(&runtime, &way, requests);
     (runtime, way)
