@@ -37,11 +37,14 @@ impl Spelling {
 
     /// The first spelling of a name from that place on, and the place behind it.
     fn find(&self, name: &HeaderName, from: usize) -> Option<(&[u8], usize)> {
-        let name = name.as_str().as_bytes();
-        let rest = self.spans.get(from..)?.iter().enumerate();
-        let mut spellings =
-            rest.filter_map(|(place, span)| Some((self.head.get(span.name.clone())?, from + place + 1)));
-        spellings.find(|(spelling, _)| spelling.eq_ignore_ascii_case(name))
+        let (name, head) = (name.as_str().as_bytes(), &self.head[..]);
+        // Most names have another length.
+        let fits = |span: &&Span| span.name.len() == name.len();
+        let mut spellings = self.spans.iter().enumerate().skip(from).filter(|(_, span)| fits(span));
+        spellings.find_map(|(place, span)| {
+            let spelling = head.get(span.name.clone())?;
+            spelling.eq_ignore_ascii_case(name).then_some((spelling, place + 1))
+        })
     }
 }
 
