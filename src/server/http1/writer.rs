@@ -27,9 +27,9 @@ impl Writer {
         self.sent == self.small.len() && self.large.is_empty() && self.end.is_empty()
     }
 
-    /// Whether more may be put in before it has to be sent.
+    /// Whether more may be put in before it has to be sent. Nothing may while a line's end waits: it would go before that.
     pub(super) fn has_room(&self) -> bool {
-        self.small.len() < COPIED && self.large.is_empty()
+        self.small.len() < COPIED && self.large.is_empty() && self.end.is_empty()
     }
 
     /// For heads and lines. Nothing may be behind it yet.
@@ -82,5 +82,61 @@ impl Writer {
         self.sent += small;
         self.large.advance(large);
         self.end = self.end.get(written - small - large..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Takes so many bytes.
+    struct Strait {
+        left: usize,
+        came: Vec<u8>,
+    }
+
+    impl AsyncWrite for Strait {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let some = bytes.len().min(self.left);
+            if some == 0 {
+                return Poll::Pending;
+            }
+            self.left -= some;
+            self.came.extend_from_slice(&bytes[..some]);
+            Poll::Ready(Ok(some))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn nothing_is_put_before_an_end_that_waits() {
+        let data = Bytes::from(vec![b'x'; COPIED + 1]);
+        let whole = [b"head".as_slice(), &data, b"\r\nnext"].concat();
+        for left in 1..whole.len() {
+            let mut io = Strait { left, came: Vec::new() };
+            let mut writer = Writer::default();
+            writer.lines().put_slice(b"head");
+            writer.put(data.clone(), b"\r\n");
+            let mut next = Some(Bytes::from_static(b"next"));
+            while io.came.len() < whole.len() {
+                let _ = writer.poll_send(&mut io, &mut Context::from_waker(Waker::noop()));
+                if writer.has_room()
+                    && let Some(next) = next.take()
+                {
+                    writer.put(next, b"");
+                }
+                io.left = if io.left == 0 { usize::MAX } else { io.left };
+            }
+            assert!(io.came == whole, "stopped after {left} bytes");
+        }
     }
 }
