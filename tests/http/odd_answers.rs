@@ -121,6 +121,27 @@ fn what_comes_between_two_answers_reaches_nobody() {
 }
 
 #[test]
+fn a_body_that_is_spoken_of_where_there_is_none_is_not_waited_for_on_a_kept_connection() {
+    let bodies = ["Content-Length: 44\r\n", "Transfer-Encoding: chunked\r\n"];
+    let heads = ["204 No Content", "304 Not Modified"]
+        .into_iter()
+        .flat_map(|status| bodies.map(|field| format!("HTTP/1.1 {status}\r\n{field}\r\n")));
+    let heads: Vec<_> = heads.collect();
+    let script = heads.clone();
+    // It keeps each connection open, and would send the body later.
+    let upstream = ScriptedUpstream::start(move |request| {
+        let number: usize = request.text("X-Number").parse().unwrap();
+        Reply::raw(script[number].as_str()).then_hang()
+    });
+    let gateway = alone(&upstream);
+    for number in 0..heads.len() {
+        let order = Call::post("/orders").key(&format!("k-{number}")).header("X-Number", number.to_string()).body("x");
+        assert!(matches!(gateway.send(&order).status, 204 | 304));
+        upstream.wait_for_closed(number + 1);
+    }
+}
+
+#[test]
 fn an_answer_may_have_many_fields() {
     let fields = "X-Field: y\r\n".repeat(250);
     let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 3\r\n\r\nown");

@@ -101,6 +101,11 @@ impl Fields {
         !self.named.close && (!http_10 || self.named.keep_alive)
     }
 
+    /// Whether they speak of a body, whether or not one comes.
+    pub(super) fn speak_of_body(&self) -> bool {
+        self.codings.count > 0 || self.length.is_some_and(|length| length > 0)
+    }
+
     /// How a request's body is framed.
     pub(super) fn of_request(&self, http_10: bool) -> Result<Body, Fault> {
         let malformed = |detail| Err(Fault::malformed(detail));

@@ -111,7 +111,8 @@ impl Answers {
             status: line.status,
             reason: REASON.min(line.length)..line.length,
             version: if line.http_10 { Version::HTTP_10 } else { Version::HTTP_11 },
-            keep_alive: fields.keep_alive(line.http_10),
+            // Who speaks of a body where there is none may send it yet, and it would be read as the next answer.
+            keep_alive: fields.keep_alive(line.http_10) && !(line.is_bodiless() && fields.speak_of_body()),
             spans: fields.into_spans(),
         }))
     }
@@ -193,8 +194,7 @@ impl Begun {
         Ok(match line.status.as_u16() {
             101 => After::Raw,
             100..=199 => After::Head,
-            204 | 304 => After::Body(Body::None),
-            _ if self.bodiless => After::Body(Body::None),
+            _ if line.is_bodiless() || self.bodiless => After::Body(Body::None),
             _ => After::Body(body),
         })
     }
@@ -215,5 +215,10 @@ impl Line {
         };
         let status = StatusCode::from_bytes(code).map_err(|_| malformed)?;
         Ok(Self { http_10, status, length: line.len() })
+    }
+
+    /// Whether an answer with this status has no body, whatever its fields say.
+    fn is_bodiless(self) -> bool {
+        matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 }
