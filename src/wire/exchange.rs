@@ -9,6 +9,9 @@ use bytes::Bytes;
 
 use super::framing::Fault;
 
+/// How many bytes of interim answers wait for a client at most.
+const INTERIM: usize = 64 * 1024;
+
 /// The talk about one connection's present request.
 #[derive(Debug, Default)]
 pub struct Exchange(Mutex<Talk>);
@@ -20,6 +23,8 @@ struct Talk {
     /// Interim answers may be sent: the client takes them, and the answer has not begun.
     takes_interim: bool,
     interim: VecDeque<Bytes>,
+    /// How many bytes these have.
+    waiting: usize,
     end: End,
     /// Parts of the request's body have not come yet.
     unread: bool,
@@ -57,10 +62,11 @@ impl Exchange {
     }
 
     /// Sends a whole interim answer's head (1xx) before the present request's answer. It is left out where it cannot be
-    /// sent: to HTTP/1.0, or behind the answer's beginning.
+    /// sent: to HTTP/1.0, behind the answer's beginning, or faster than the client reads.
     pub fn interim(&self, head: Bytes) {
         let mut talk = self.talk();
-        if talk.takes_interim {
+        if talk.takes_interim && talk.waiting.saturating_add(head.len()) <= INTERIM {
+            talk.waiting += head.len();
             talk.interim.push_back(head);
             talk.wake();
         }
@@ -98,21 +104,23 @@ impl Exchange {
         self.talk().broken = Some(fault);
     }
 
-    /// What has become known; more of it wakes this task. `ended` says that the client sends no more.
-    pub fn news(&self, ended: bool, cx: &Context<'_>) -> News {
+    /// What has become known; more of it wakes this task. `ended` says that the client sends no more, `room` that interim
+    /// answers can be sent now: else they wait.
+    pub fn news(&self, ended: bool, room: bool, cx: &Context<'_>) -> News {
         let mut talk = self.talk();
         talk.end.came = ended;
         if !talk.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
             talk.task = Some(cx.waker().clone());
         }
-        News { interim: std::mem::take(&mut talk.interim), minds_end: talk.end.minded }
+        let interim = if room { talk.take_interim() } else { VecDeque::new() };
+        News { interim, minds_end: talk.end.minded }
     }
 
     /// The answer begins: the interim answers that have to go before it, and none from now on.
     pub fn answered(&self) -> VecDeque<Bytes> {
         let mut talk = self.talk();
         talk.takes_interim = false;
-        std::mem::take(&mut talk.interim)
+        talk.take_interim()
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
@@ -121,6 +129,11 @@ impl Exchange {
 }
 
 impl Talk {
+    fn take_interim(&mut self) -> VecDeque<Bytes> {
+        self.waiting = 0;
+        std::mem::take(&mut self.interim)
+    }
+
     fn wake(&mut self) {
         if let Some(task) = self.task.take() {
             task.wake();
@@ -135,7 +148,7 @@ mod tests {
     const HINTS: Bytes = Bytes::from_static(b"HTTP/1.1 103 Early Hints\r\n\r\n");
 
     fn news(exchange: &Exchange) -> News {
-        exchange.news(false, &Context::from_waker(Waker::noop()))
+        exchange.news(false, true, &Context::from_waker(Waker::noop()))
     }
 
     #[test]
@@ -152,6 +165,20 @@ mod tests {
         exchange.begins(false, false);
         exchange.interim(HINTS);
         assert_eq!((news(&exchange), exchange.answered().len()), (News::default(), 0));
+    }
+
+    #[test]
+    fn interim_answers_wait_for_room_and_only_so_many() {
+        let exchange = Exchange::default();
+        exchange.begins(true, false);
+        for _ in 0..=INTERIM {
+            exchange.interim(HINTS);
+        }
+        let full = exchange.news(false, false, &Context::from_waker(Waker::noop()));
+        assert_eq!(full, News::default(), "there is no room");
+        assert_eq!(news(&exchange).interim.len(), INTERIM / HINTS.len());
+        exchange.interim(HINTS);
+        assert_eq!(exchange.answered(), [HINTS], "and there is room again");
     }
 
     #[test]

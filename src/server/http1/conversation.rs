@@ -96,7 +96,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             return Poll::Ready(Err(error));
         }
         let gone = self.reader.has_ended() && !self.unread;
-        let news = self.client.exchange.news(gone, cx);
+        // Interim answers are taken when what went before them has left: else they would gather here without end.
+        if let Poll::Ready(Err(error)) = self.writer.poll_send(&mut self.io, cx) {
+            return Poll::Ready(Err(error));
+        }
+        let news = self.client.exchange.news(gone, self.writer.is_empty(), cx);
         if gone && news.minds_end {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
