@@ -22,6 +22,7 @@ pub struct Span {
 /// What the fields read so far say.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields {
+    count: usize,
     spans: Vec<Span>,
     length: Option<u64>,
     codings: Codings,
@@ -53,7 +54,8 @@ impl Fields {
     /// Takes a line, which begins there in its head.
     pub(super) fn take(&mut self, line: &[u8], at: usize, most: usize) -> Result<(), Fault> {
         let (name, value) = field(line)?;
-        if self.spans.len() == most {
+        self.count += 1;
+        if self.count > most {
             return Err(Fault::too_large(TOO_MANY_FIELDS));
         }
         if self.spans.capacity() == 0 {
@@ -66,7 +68,8 @@ impl Fields {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
             6 if name.eq_ignore_ascii_case(b"expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
             7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
-            10 if name.eq_ignore_ascii_case(b"connection") => self.named.take(value),
+            // What ends a connection or keeps it is heard here, and is nobody else's matter.
+            10 if name.eq_ignore_ascii_case(b"connection") && self.named.take(value) => drop(self.spans.pop()),
             14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.codings.take(value),
             _ => {}
@@ -162,11 +165,17 @@ fn length(value: &[u8]) -> Result<u64, Fault> {
 }
 
 impl Named {
-    fn take(&mut self, value: &[u8]) {
+    /// Takes a line. Whether it says nothing but how long the connection is to stay.
+    fn take(&mut self, value: &[u8]) -> bool {
+        let mut alone = true;
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            let (close, keep_alive) =
+                (option.eq_ignore_ascii_case(b"close"), option.eq_ignore_ascii_case(b"keep-alive"));
             self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.close |= close;
+            self.keep_alive |= keep_alive;
+            alone &= close || keep_alive;
         }
+        alone
     }
 }

@@ -221,11 +221,17 @@ fn malformed_chunks_are_refused_where_they_are() {
 #[test]
 fn a_head_says_where_its_parts_stand_and_what_comes_behind() {
     let read = |stream: &str| Requests::new(SMALL).head(stream.as_bytes()).unwrap().unwrap();
-    let text = "\r\nPOST /a?b HTTP/1.1\r\nHost:  a\r\nX:\r\nContent-Length: 5\r\n\r\nhello";
+    // What only keeps a connection is no field of the message.
+    let text = "\r\nPOST /a?b HTTP/1.1\r\nHost:  a\r\nConnection: keep-alive\r\nX:\r\nContent-Length: 5\r\n\r\nhello";
     let head = read(text);
     assert_eq!((&text[head.method.clone()], &text[head.target.clone()]), ("POST", "/a?b"));
     let fields: Vec<_> = head.spans.iter().map(|span| (&text[span.name.clone()], &text[span.value.clone()])).collect();
     assert_eq!(fields, [("Host", "a"), ("X", ""), ("Content-Length", "5")]);
+    for (line, kept) in [("Close, keep-alive", 1), ("close, x", 2), ("", 2), ("upgrade", 2)] {
+        assert_eq!(read(&with(&format!("Connection: {line}"))).spans.len(), kept, "{line:?}");
+    }
+    let many = with(&"Connection: close\r\n".repeat(SMALL.fields));
+    assert_eq!(kind_of(many), Some(Kind::HeadTooLarge), "each of them counts");
     assert_eq!((head.length, head.body, head.version), (text.len() - 5, Behind::Length(5), Version::HTTP_11));
     assert_eq!(read(&with("Transfer-Encoding: chunked")).body, Behind::Chunks);
     for (version, fields, keep_alive, upgrade, expects) in [
