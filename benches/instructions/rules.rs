@@ -62,7 +62,7 @@ fn answer() -> Recorded {
 }
 
 #[library_benchmark]
-#[bench::claim(args = ("create-order",), setup = case, config = at_most(485))]
+#[bench::claim(args = ("create-order",), setup = case, config = at_most(420))]
 fn admit_first(case: Case) -> (Case, Admission) {
     let admission = admit(black_box(None), &case.arrival, &case.policy, ATTEMPT, NOW);
     (case, black_box(admission))
@@ -76,14 +76,14 @@ fn known(route: &str) -> (Case, Record) {
 }
 
 #[library_benchmark]
-#[bench::replay(args = ("create-order",), setup = known, config = at_most(1_230))]
+#[bench::replay(args = ("create-order",), setup = known, config = at_most(1_170))]
 fn admit_again((case, record): (Case, Record)) -> (Case, Record, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))
 }
 
 #[library_benchmark]
-#[bench::kept(args = ("create-order",), setup = case, config = at_most(1_470))]
+#[bench::kept(args = ("create-order",), setup = case, config = at_most(1_890))]
 fn settle_answered(case: Case) -> (Case, Settling) {
     let settling = settle(&case.claim, Some(black_box(&case.claim)), &case.ending, &case.policy, NOW);
     (case, black_box(settling))

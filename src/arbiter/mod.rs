@@ -146,11 +146,13 @@ impl Arbiter {
         } else if perhaps_seen || self.shared.lines.runs_here(id) {
             found = self.seen_before(id).await?;
         }
+        // Of a further attempt over a doubt the filter was right.
+        let presumed = perhaps_seen && found.is_none();
         for round in 0..ROUNDS {
             match self.round(found.as_ref(), arrival, terms, attempt).await? {
                 Round::Again(newer) => found = self.catch_up(id, newer).await?,
                 Round::Told(told) => {
-                    if perhaps_seen && round == 0 && matches!(told, Admitted::Proceed(_)) {
+                    if presumed && round == 0 && matches!(told, Admitted::Proceed(_)) {
                         self.shared.metrics.filter_false_positive();
                     }
                     return Ok(told);

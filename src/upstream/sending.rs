@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::Request;
+use http::header::TRANSFER_ENCODING;
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
@@ -70,7 +71,10 @@ pub(super) enum Stopped {
 impl Sending {
     /// A request of which nothing was sent. It stays as it is until a byte of it leaves.
     pub(super) fn of(request: &Request<Outgoing>, secure: bool) -> Self {
+        // As the head says: since that was made, a body whose length was not known may have come to its end.
+        let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
+        let length = length.filter(|_| !chunked);
         let whole = if let Outgoing::Whole(bytes) = request.body() { bytes.clone() } else { Bytes::new() };
         let (copied, data) = if whole.len() <= COPIED { (whole, Bytes::new()) } else { (Bytes::new(), whole) };
         let mut lines = BytesMut::with_capacity(HEAD + copied.len());

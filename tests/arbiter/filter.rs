@@ -163,3 +163,15 @@ async fn a_false_positive_is_counted_and_costs_one_look() {
     assert!((ward.metric("oncegate_filter_false_positives_total") - 1.0).abs() < 0.1);
     assert!(permit.settle(answered(&ward.terms, 201, 1)).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_further_attempt_over_a_doubt_is_no_false_positive() {
+    let ward = Ward::new(1, InDoubt::Retry, CACHE);
+    let first = ward.permit(1).await;
+    assert!(matches!(first.settle(Ending::Unknown(Cause::Broken)).await, Ok(Settled::Doubted)));
+    ward.arbiter().shared().filter.saturate();
+    let second = ward.permit(1).await;
+    assert_eq!(second.number(), 2);
+    assert!(ward.metric("oncegate_filter_false_positives_total") < 0.1);
+    assert!(second.settle(answered(&ward.terms, 201, 1)).await.is_ok());
+}

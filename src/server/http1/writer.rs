@@ -19,11 +19,13 @@ pub(super) struct Writer {
     /// What goes behind it: data that is not copied, and the line that ends it.
     large: Bytes,
     end: &'static [u8],
+    /// Something was sent since the last flush.
+    unflushed: bool,
 }
 
 impl Writer {
-    /// Whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing waits to be written.
+    fn is_empty(&self) -> bool {
         self.sent == self.small.len() && self.large.is_empty() && self.end.is_empty()
     }
 
@@ -53,9 +55,6 @@ impl Writer {
     where
         S: AsyncWrite + Unpin,
     {
-        if self.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
         while !self.is_empty() {
             let small = &self.small[self.sent..];
             let written = if self.large.is_empty() && self.end.is_empty() {
@@ -69,16 +68,20 @@ impl Writer {
             }
             self.advance(written);
         }
-        // TLS may have kept something back; for a socket this is nothing.
-        ready!(Pin::new(io).poll_flush(cx))?;
-        self.small.clear();
-        self.sent = 0;
+        if self.unflushed {
+            // TLS may have kept something back; for a socket this is nothing.
+            ready!(Pin::new(io).poll_flush(cx))?;
+            self.unflushed = false;
+            self.small.clear();
+            self.sent = 0;
+        }
         Poll::Ready(Ok(()))
     }
 
     fn advance(&mut self, written: usize) {
         let small = written.min(self.small.len() - self.sent);
         let large = (written - small).min(self.large.len());
+        self.unflushed = true;
         self.sent += small;
         self.large.advance(large);
         self.end = self.end.get(written - small - large..).unwrap_or_default();

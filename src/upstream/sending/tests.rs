@@ -161,6 +161,24 @@ async fn a_body_that_streams_goes_along_with_its_head_and_comes_back_when_nothin
 }
 
 #[tokio::test]
+async fn a_body_of_unknown_length_that_turned_out_empty_still_ends_as_its_head_says() {
+    let (feeder, feed) = feed(None);
+    feeder.end(Ok(()), &Context::from_waker(Waker::noop()));
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let mut request = order(Outgoing::Streaming(Inbound::fed(feed, Duration::from_mins(1), &metrics)));
+    request.headers_mut().insert(TRANSFER_ENCODING, "chunked".parse().unwrap());
+    for (outcome, expected) in
+        [(failure(io::ErrorKind::ConnectionReset), ""), (some(99), "transfer-encoding: chunked\r\n\r\n0\r\n\r\n")]
+    {
+        let (mut sending, mut script) = (Sending::of(&request, false), Script::of([outcome]));
+        let done = poll_fn(|cx| sending.poll(&mut script, request.body_mut(), cx)).await;
+        assert_eq!(done.is_ok(), sending.has_begun());
+        sending.give_back(request.body_mut());
+        assert!(String::from_utf8(script.written).unwrap().ends_with(expected));
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_has_left_does_not_come_back() {
     let mut request = order(streaming(b"streamed"));
     let mut sending = Sending::of(&request, false);

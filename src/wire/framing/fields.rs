@@ -165,7 +165,7 @@ impl Codings {
 fn length(value: &[u8]) -> Result<u64, Fault> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|digits| digits.parse().ok());
-    // hyper keeps the largest numbers for itself.
+    // Larger ones overflow where others count with a sign.
     number.filter(|length| *length <= u64::MAX >> 1).ok_or(Fault::malformed("Content-Length is no length."))
 }
 

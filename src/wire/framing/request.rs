@@ -237,7 +237,7 @@ fn split(line: &[u8], limit: usize) -> Result<Option<Parts<'_>>, Fault> {
     }
 }
 
-/// A target that hyper reads as we do: printable, UTF-8, in one of the forms that there are. A fragment, which hyper would
+/// A target that [`Uri`] takes as it stands: printable, UTF-8, in one of the forms that there are. A fragment, which it would
 /// cut off in silence, is for clients alone.
 fn check_target(target: &[u8]) -> Result<(), Fault> {
     let malformed = Err(Fault::malformed("The request's target is malformed."));

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http_body::{Frame, SizeHint};
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
 use crate::wire::InboundError;
@@ -253,4 +253,64 @@ async fn an_answer_can_go_while_its_request_still_comes() {
         assert_eq!(read(&mut near, piece.len()).await, piece);
     }
     assert_eq!(rest(&mut near).await, "");
+}
+
+/// Keeps what is written until it is flushed, and that takes a second look: as TLS does over a socket that is full.
+struct Keeping {
+    io: DuplexStream,
+    kept: Vec<u8>,
+    looked: bool,
+}
+
+impl Cut for Keeping {
+    fn cut(&self) {}
+}
+
+impl AsyncRead for Keeping {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Keeping {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.kept.extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.looked = !self.looked;
+        if self.looked {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let kept = std::mem::take(&mut self.kept);
+        let written = Pin::new(&mut self.io).poll_write(cx, &kept);
+        assert!(matches!(written, Poll::Ready(Ok(some)) if some == kept.len()), "the pipe is too small");
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn an_answer_leaves_to_its_end_before_the_next_request_is_waited_for() {
+    // One that is copied behind its head, and one that is not.
+    for length in [3, 50_000] {
+        let (mut near, far) = duplex(100_000);
+        let client = Client::new(Ipv4Addr::LOCALHOST.into(), false);
+        let far = Keeping { io: far, kept: Vec::new(), looked: false };
+        let handle = move |_, _| async move { answer(vec![b'x'; length]) };
+        tokio::spawn(async move { super::super::serve(far, client, &doorway(), handle).await });
+        for _ in 0..2 {
+            near.write_all(GET).await.unwrap();
+            let mut text = String::new();
+            while !text.ends_with(&"x".repeat(length)) {
+                let one = tokio::time::timeout(Duration::from_secs(10), read(&mut near, 1)).await;
+                text += &one.expect("what was kept back never left");
+            }
+        }
+    }
 }
