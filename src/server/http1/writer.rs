@@ -25,7 +25,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Whether nothing waits to be written.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.sent == self.small.len() && self.large.is_empty() && self.end.is_empty()
     }
 
