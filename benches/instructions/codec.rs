@@ -27,7 +27,7 @@ fn encoded(route: &str) -> (Codec, Vec<u8>) {
 }
 
 #[library_benchmark]
-#[bench::claim(args = ("create-order",), setup = records, config = at_most(1_130))]
+#[bench::claim(args = ("create-order",), setup = records, config = at_most(1_230))]
 fn encode_claim((codec, claim, completed): (Codec, Record, Record)) -> (Codec, Record, Record, Vec<u8>) {
     let bytes = codec.encode(&ID, black_box(&claim)).unwrap();
     (codec, claim, completed, black_box(bytes))
@@ -41,7 +41,7 @@ fn encode((codec, claim, completed): (Codec, Record, Record)) -> (Codec, Record,
 }
 
 #[library_benchmark]
-#[bench::answer_of_400_bytes(args = ("create-order",), setup = encoded, config = at_most(2_190))]
+#[bench::answer_of_400_bytes(args = ("create-order",), setup = encoded, config = at_most(3_130))]
 fn decode((codec, bytes): (Codec, Vec<u8>)) -> (Codec, Vec<u8>, Record) {
     let record = codec.decode(&ID, black_box(&bytes)).unwrap();
     (codec, bytes, black_box(record))

@@ -108,7 +108,7 @@ pub fn origin(headers: &HeaderMap, kinds: Kinds) -> Option<&HeaderValue> {
 }
 
 /// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none: the operation's
-/// own, or that of this claim. What came with it is of these kinds.
+/// own, or that of this claim. What came with it, some of which may have stayed behind, is of these kinds.
 pub fn mark_attempt(
     headers: &mut HeaderMap,
     kinds: Kinds,
@@ -117,7 +117,7 @@ pub fn mark_attempt(
     number: u32,
 ) {
     let digest = operation.digits();
-    if !kinds.any(Kinds::IDEMPOTENCY_KEY) {
+    if !(kinds.any(Kinds::IDEMPOTENCY_KEY) && headers.contains_key(&IDEMPOTENCY_KEY)) {
         let mut key = [b"og-", &digest[..]].concat();
         if let Some(claim) = claim {
             key.extend_from_slice(format!("-{claim}").as_bytes());
