@@ -84,7 +84,7 @@ impl Sending {
             lines,
             data,
             end: b"",
-            whole: length == Some(0) || matches!(request.body(), Outgoing::Whole(_)),
+            whole: length == Some(0) && request.body().is_end_stream() || matches!(request.body(), Outgoing::Whole(_)),
             body: length.map_or(Framing::Chunks, Framing::Length),
             stage: Stage::Unsent,
             taken: Bytes::new(),
@@ -149,9 +149,16 @@ impl Sending {
         loop {
             // What the body has already goes along with the head.
             let first = !self.has_begun() && self.taken.is_empty();
-            if !self.whole && (first || self.is_empty()) {
+            // One that has its length and goes on is none: nothing of it should leave.
+            let full = !self.has_begun() && matches!(self.body, Framing::Length(0));
+            if !self.whole && (first || full || self.is_empty()) {
                 match Pin::new(&mut *body).poll_frame(cx) {
-                    Poll::Ready(frame) => self.take(frame.transpose()?.map(http_body::Frame::into_data))?,
+                    Poll::Ready(frame) => {
+                        self.take(frame.transpose()?.map(http_body::Frame::into_data))?;
+                        if !self.whole && matches!(self.body, Framing::Length(0)) {
+                            continue;
+                        }
+                    }
                     Poll::Pending if self.is_empty() => {
                         ready!(self.flush(stream, cx))?;
                         return Poll::Pending;
@@ -170,16 +177,16 @@ impl Sending {
     fn take<T>(&mut self, data: Option<Result<Bytes, T>>) -> Result<(), Stopped> {
         let ended = data.is_none();
         let data = data.and_then(Result::ok).unwrap_or_default();
-        if !self.has_begun() {
+        if !self.has_begun() && !data.is_empty() {
             self.taken = data.clone();
         }
         match &mut self.body {
             Framing::Length(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(Stopped::Length)?;
-                self.whole = *left == 0;
-                if ended && !self.whole {
+                if ended && *left > 0 {
                     return Err(Stopped::Length);
                 }
+                self.whole = ended;
                 self.put(data, b"");
             }
             Framing::Chunks if ended => {
