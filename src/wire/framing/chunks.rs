@@ -3,7 +3,7 @@
 use super::lines::{Cursor, Found, field, is_token};
 use super::{Fault, Limits, Part};
 
-/// How many bytes of chunk extensions a body may have: less than hyper takes.
+/// How many bytes of chunk extensions a body may have. Nobody needs many: nothing reads them.
 const EXTENSIONS: usize = 8 << 10;
 /// How many digits a size may have.
 const DIGITS: u8 = 16;
