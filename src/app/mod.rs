@@ -337,8 +337,9 @@ fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {
     }
 }
 
+/// A runtime for one thread, which tells the clock when that rests.
 fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(Clock::rests).build()
 }
 
 /// As many open files as this process may have: every connection is one.

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::Arbiter;
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
-use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, recall, renew};
+use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, Time, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -61,13 +61,13 @@ impl Held {
         shared.lines.end(&self.id, self.record.fence.attempt);
     }
 
-    /// Whether its lease has ended, by the record or by the clock.
-    pub(super) fn is_lost(&self, arbiter: &Arbiter) -> bool {
-        self.lost || !self.is_in_time(arbiter)
+    /// Whether its lease has ended by then, by the record or by the clock.
+    pub(super) fn is_lost(&self, now: Time) -> bool {
+        self.lost || !self.is_in_time(now)
     }
 
-    fn is_in_time(&self, arbiter: &Arbiter) -> bool {
-        matches!(self.record.state, State::InFlight { lease, .. } if arbiter.shared().clock.now() < lease)
+    fn is_in_time(&self, now: Time) -> bool {
+        matches!(self.record.state, State::InFlight { lease, .. } if now < lease)
     }
 
     /// Until somebody misses its record.
@@ -82,7 +82,7 @@ impl Held {
             return Renewal::Lost;
         };
         let mut written = self.write_lease(arbiter, Expect::Fence(self.record.fence), &renewed).await;
-        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time(arbiter) {
+        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time(clock.now()) {
             // Nobody can have ended an attempt whose lease has not: the store has lost its record.
             let policy = &self.policy;
             renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, clock.now());

@@ -85,7 +85,9 @@ struct Head {
 impl Attempt {
     /// Runs the attempt to its end: forward, record, then answer.
     pub(super) async fn run(mut self) {
-        let started = Clock::instant();
+        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
+        let may_begin = !self.marked || self.permit.may_begin();
+        let started = Clock::lately();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
         let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
@@ -106,8 +108,7 @@ impl Attempt {
             metrics: &self.metrics,
             entry: self.entry.as_deref(),
         };
-        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
-        let ended = if !self.marked || self.permit.may_begin() {
+        let ended = if may_begin {
             tokio::select! {
                 biased;
                 ended = wire.run(self.request, &mut pipe) => ended,
@@ -119,7 +120,8 @@ impl Attempt {
         };
         // The request is over; its outcome may have to wait for a store that is away.
         drop((self.slot, self.body));
-        let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
+        let took = Clock::lately().saturating_duration_since(started);
+        let late = self.permit.is_lost() || (pipe.is_some() && took > wire.patience);
         ended.count(&self.metrics, &self.route, late);
         let ending = ending(&ended, &self.guard, self.origin.as_ref());
         let ending = if reads { reads::without_doubt(ending) } else { ending };
@@ -197,14 +199,14 @@ async fn conclude(
 async fn keep_alive(permit: &mut Permit, end: Instant) {
     loop {
         // One timer for both: nearly every attempt ends before either.
-        permit.beat(end.saturating_duration_since(Clock::instant())).await;
+        permit.beat(end).await;
         let left = end.saturating_duration_since(Clock::instant());
         if left.is_zero() {
             return;
         }
         if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
-            return tokio::time::sleep(end.saturating_duration_since(Clock::instant())).await;
+            return tokio::time::sleep_until(end.into()).await;
         }
     }
 }
@@ -228,11 +230,11 @@ struct Wire<'a> {
 
 impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
-        let started = Clock::instant();
+        let started = Clock::lately();
         let told = |server| self.entry.iter().for_each(|entry| entry.goes_to(server));
         // Boxed: what an attempt is made of is moved with it, and this is the most of it.
         let answer = Box::pin(self.upstream.send_telling(request, told)).await;
-        (self.answered)(started.elapsed());
+        (self.answered)(Clock::instant().saturating_duration_since(started));
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
             Err(Failure::NotSent(why)) => {
@@ -297,7 +299,7 @@ impl Wire<'_> {
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
-        let patience = self.patience.min(self.client_until.saturating_duration_since(Clock::instant()));
+        let patience = self.patience.min(self.client_until.saturating_duration_since(Clock::lately()));
         if let Some(client) = tail
             && client.send_timeout(Piece::Data(bytes), patience).await.is_err()
         {

@@ -17,6 +17,7 @@ use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreF
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
+use crate::clock::Clock;
 use crate::keys::{Caller, Head, Named, Refusal};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
@@ -202,7 +203,7 @@ impl Gateway {
 
     /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
     fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
-        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now()).is_none()
+        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now_lately()).is_none()
     }
 
     /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
@@ -247,7 +248,8 @@ impl Gateway {
         };
         // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
         self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
-        match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
+        let until = Clock::lately() + upstream.settings().response_timeout;
+        match tokio::time::timeout_at(until.into(), delivery).await {
             Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
             // The task ended without an answer: it panicked, and the permit it dropped means doubt.
             Ok(Err(_closed)) => {

@@ -341,7 +341,7 @@ impl Gateway {
         page: Option<(&Cors, Option<&HeaderValue>)>,
     ) -> Response<Body> {
         let clock = &self.arbiter.shared().clock;
-        let now = clock.is_calibrated().then(|| clock.now());
+        let now = clock.is_calibrated().then(|| clock.now_lately());
         let mut response = problem.response(&self.shared.settings.problem_types, now);
         if let Some(operation) = operation {
             marks::set_operation(response.headers_mut(), &operation);
