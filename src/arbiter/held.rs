@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::Arbiter;
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
+use super::told::Told;
 use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, Time, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
@@ -21,8 +20,8 @@ pub(super) struct Held {
     pub(super) settled: Option<Settled>,
     /// A renewal found that the record no longer speaks of this attempt as running.
     lost: bool,
-    /// Somebody has looked for the record in the store, and it was not there.
-    missed: Arc<Notify>,
+    /// What others find out about the attempt.
+    pub(super) told: Arc<Told>,
 }
 
 /// What became of a renewal.
@@ -50,8 +49,8 @@ impl Renewal {
 impl Held {
     /// An operation whose claim stands.
     pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, policy: Arc<Policy>) -> Self {
-        let missed = arbiter.shared().lines.begin(id, record.fence.attempt);
-        Self { id, record, policy, settled: None, lost: false, missed }
+        let told = arbiter.shared().lines.begin(id, record.fence.attempt);
+        Self { id, record, policy, settled: None, lost: false, told }
     }
 
     /// The attempt is over: whoever stands in line for it looks again.
@@ -68,11 +67,6 @@ impl Held {
 
     fn is_in_time(&self, now: Time) -> bool {
         matches!(self.record.state, State::InFlight { lease, .. } if now < lease)
-    }
-
-    /// Until somebody misses its record.
-    pub(super) async fn missed(&self) {
-        self.missed.notified().await;
     }
 
     /// Extends the lease.
@@ -142,7 +136,7 @@ impl Held {
             None => Err("too many outcomes wait for the store"),
             Some(mut place) => tokio::select! {
                 written = place.written() => written.ok_or("the store did not take it in time"),
-                () = shared.give_up.cancelled() => Err("the store did not take it in time"),
+                () = shared.given_up.cancelled() => Err("the store did not take it in time"),
             },
         };
         *self.settled.insert(settled.unwrap_or_else(|why| {

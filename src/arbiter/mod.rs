@@ -19,6 +19,7 @@ mod settling;
 mod shared;
 mod sweep;
 mod terms;
+mod told;
 mod unconfirmed;
 mod window;
 
@@ -33,6 +34,7 @@ pub use probes::{Asking, Probes, Turn, Waiting};
 pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
 pub use terms::Terms;
+pub use told::Told;
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;

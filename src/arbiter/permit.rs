@@ -1,17 +1,20 @@
 //! The right to act, as a value. Whoever holds it settles it; dropped unsettled, the operation is in doubt, never free.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 use tokio::task::JoinHandle;
 
 use super::held::{Held, Renewal};
-use super::{Arbiter, Terms};
+use super::{Arbiter, Terms, Told};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Cause, Ending, OperationId, Record, Settled, ending_of_both};
 use crate::store::StoreError;
 use crate::telemetry::Outcome;
+use crate::wire::Lent;
 
 /// The right to run one attempt of one operation; of two, where the request names two.
 #[must_use = "a permit that is dropped leaves its operation in doubt"]
@@ -91,20 +94,18 @@ impl Permit {
 
     /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record. Longer than
     /// until `end` it does not wait.
-    pub async fn beat(&self, end: Instant) {
+    pub async fn beat(&self, alarm: &mut Lent, end: Instant) {
         let next = end.min(Clock::lately() + self.heartbeat());
-        let missed_beside = async {
-            match &self.beside {
-                Some(beside) => beside.missed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep_until(next.into()) => {}
-            () = self.own.missed() => {}
-            () = missed_beside => {}
-        }
+        poll_fn(|cx| match self.all().any(|held| held.told.poll_missed(cx).is_ready()) {
+            true => Poll::Ready(()),
+            false => alarm.poll_until(cx, next),
+        })
+        .await;
+    }
+
+    /// What others find out about the attempt.
+    pub fn told(&self) -> &Arc<Told> {
+        &self.own.told
     }
 
     /// Whether a lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock

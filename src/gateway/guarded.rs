@@ -1,13 +1,16 @@
 //! A request on a guarded route: name the operation, ask the arbiter, then run, wait, replay or refuse.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use http::{Request, request};
-use tokio::sync::oneshot;
 
 use super::again;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Delivery};
+use super::attended::{Attended, Listener, Panicked, Pipe};
 use super::duplicate::{Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
@@ -23,7 +26,7 @@ use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
-use crate::wire::Inbound;
+use crate::wire::{Inbound, Lent};
 
 /// What the arbiter's answer leads to.
 enum Ruling {
@@ -206,7 +209,8 @@ impl Gateway {
         arrival.untimely(&guard.policy, self.arbiter.shared().clock.now_lately()).is_none()
     }
 
-    /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
+    /// Runs the operation. The attempt does not end with the client: it goes on by itself when that leaves, or has waited
+    /// for as long as it may.
     async fn act(
         &self,
         guarded: &Guarded,
@@ -227,7 +231,7 @@ impl Gateway {
         };
         tally.if_left(Verdict::Executed);
         let marked = guarded.guard.marks();
-        let (client, delivery) = oneshot::channel();
+        let (client, listener) = Pipe::new();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
             origin: headers::origin(&head.headers, routed.kinds).cloned(),
@@ -239,24 +243,23 @@ impl Gateway {
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
             marked,
-            give_up: self.arbiter.shared().give_up.clone(),
+            alarm: self.alarms.lend(),
             client,
             entry: routed.entry.clone(),
             slot,
             body: read.hold,
             permit,
         };
-        // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
-        self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
+        let attempt = Attended::new(attempt.run(), &self.arbiter.shared().tasks);
         let until = Clock::lately() + upstream.settings().response_timeout;
-        match tokio::time::timeout_at(until.into(), delivery).await {
-            Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
-            // The task ended without an answer: it panicked, and the permit it dropped means doubt.
-            Ok(Err(_closed)) => {
+        match heard_of(attempt, listener, self.alarms.lend(), until).await {
+            Heard::Answer(answer) => answer.map(|response| (response, Verdict::Executed)),
+            // It panicked, and the permit it dropped means doubt.
+            Heard::Nothing => {
                 let again = marked.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
                 Err(Problem::UpstreamFailed { again })
             }
-            Err(_elapsed) => {
+            Heard::NotYet => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
                 let running = upstream.settings().response_timeout;
@@ -295,6 +298,36 @@ impl Gateway {
         drop(hold);
         answer
     }
+}
+
+/// What a client has heard of its attempt.
+enum Heard {
+    Answer(Delivery),
+    /// It has ended without an answer.
+    Nothing,
+    /// The client waits no longer.
+    NotYet,
+}
+
+/// Waits for an attempt's answer, and works on it meanwhile.
+async fn heard_of(
+    mut attempt: Attended<Option<Delivery>>,
+    listener: Listener<Delivery>,
+    mut alarm: Lent,
+    until: Instant,
+) -> Heard {
+    poll_fn(|cx| {
+        let ended = Pin::new(&mut attempt).poll(cx);
+        if let Some(delivery) = listener.take() {
+            return Poll::Ready(Heard::Answer(delivery));
+        }
+        match ended {
+            Poll::Ready(Ok(Some(delivery))) => Poll::Ready(Heard::Answer(delivery)),
+            Poll::Ready(Ok(None) | Err(Panicked)) => Poll::Ready(Heard::Nothing),
+            Poll::Pending => alarm.poll_until(cx, until).map(|()| Heard::NotYet),
+        }
+    })
+    .await
 }
 
 impl Guard {

@@ -1,6 +1,7 @@
 //! Connections as the doors see them: who is at the other end, how they came, what they are doing, where their messages
 //! end, how long a body takes.
 
+mod alarms;
 mod certificate;
 mod exchange;
 mod feed;
@@ -19,6 +20,7 @@ use std::sync::OnceLock;
 
 use http::HeaderValue;
 
+pub use alarms::{Alarms, Lent};
 pub use certificate::Certificate;
 pub use exchange::{Exchange, News};
 pub use feed::{Cut, Feed, Feeder, feed};

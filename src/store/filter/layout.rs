@@ -15,7 +15,7 @@ const LEAST_BLOCKS: usize = 16;
 
 /// What each block's generations are made of.
 pub(super) struct Layout {
-    /// How many operations are an even share: what the bits are for.
+    /// How many operations the bits are for.
     operations: usize,
     /// How many bytes each half takes.
     pub(super) half: usize,
@@ -51,9 +51,11 @@ impl Layout {
     pub(super) fn new(capacity: usize, rate: f64) -> (usize, Self) {
         let bits = -rate.ln() / (LN_2 * LN_2);
         let blocks = whole(float(capacity) * bits / float(2 * 8 * (HALF - FRONT))).max(LEAST_BLOCKS).min(capacity);
-        let operations = capacity.div_ceil(blocks);
+        let share = capacity.div_ceil(blocks);
         // Ids do not spread evenly: with six standard deviations more no block is full before its time.
-        let most = operations + 6 * operations.isqrt();
+        let most = share + 6 * share.isqrt();
+        // Where they are few the bits are for all of these; else blocks with less make up for those with more.
+        let operations = if blocks > LEAST_BLOCKS { share } else { most };
         // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
         let layout = Self { operations, half: half(operations, rate), seed: rand::random(), capacity: most };
         (blocks, layout)
@@ -66,13 +68,12 @@ impl Layout {
     }
 }
 
-/// The least bytes for each half that keep the rate for so many operations.
+/// The least bytes for each half that keep the rate for so many operations. A rate that is too small to be kept at all is
+/// not striven after for long.
 fn half(operations: usize, rate: f64) -> usize {
-    let mut half = Bloom::<u64>::compute_bitmap_size(operations, rate.sqrt()).max(1);
-    while rate_of(operations, half) > rate {
-        half += half.div_ceil(4_096);
-    }
-    half
+    let least = Bloom::<u64>::compute_bitmap_size(operations, rate.sqrt()).max(1);
+    let most = least + least / 16;
+    (least..most).find(|half| rate_of(operations, *half) <= rate).unwrap_or(most)
 }
 
 /// The share of new operations that are called perhaps seen, on average over blocks that have taken so many operations on

@@ -49,10 +49,10 @@ impl Wanted<'_> {
 
     /// Whether a reply says that it is done; else it says what is there, or why not.
     pub(super) fn is_done(&self, reply: &Value) -> bool {
-        is_done(self.expect(), reply)
+        is_done(self.expected(), reply)
     }
 
-    fn expect(&self) -> Expect {
+    fn expected(&self) -> Expect {
         match self.what {
             What::Record(_, expect) => expect,
             What::Nothing(fence) => Expect::Fence(fence),
