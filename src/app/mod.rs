@@ -279,7 +279,7 @@ impl Parts {
         let kept = settings.store.journal.as_ref();
         let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(&metrics))).transpose()?;
         let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(&metrics), clock);
-        let state = State::new(settings, metrics, Arc::clone(&access), closing.clone())?;
+        let state = State::new(settings, metrics, Arc::clone(&access), closing.clone(), shared.tasks.clone())?;
         Ok(Self {
             arbiter: Arc::new(shared),
             live: Arc::new(Live::new(state)),
