@@ -307,7 +307,8 @@ impl Parts {
         let kept = settings.store.journal.as_ref();
         let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(metrics))).transpose()?;
         let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(metrics), clock);
-        let state = State::new(settings, Arc::clone(metrics), Arc::clone(access), closing.clone())?;
+        let tasks = shared.tasks.clone();
+        let state = State::new(settings, Arc::clone(metrics), Arc::clone(access), closing.clone(), tasks)?;
         Ok((shared, state))
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
+use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::way::Way;
@@ -33,6 +34,8 @@ pub(super) struct Pool {
     connection_age: Duration,
     /// Whether answers keep the spelling of their fields' names.
     pub(super) preserve_header_case: bool,
+    /// What goes on when its request is answered.
+    pub(super) tasks: TaskTracker,
     /// None: nothing is kept any longer.
     idle: Mutex<Option<Lying>>,
 }
@@ -53,7 +56,7 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(server: &Server, address: SocketAddr, settings: &Settings) -> Self {
+    pub(super) fn new(server: &Server, address: SocketAddr, settings: &Settings, tasks: &TaskTracker) -> Self {
         let way = Arc::new(Way::new(server, address, settings));
         let shared = || http2::Connections::new(Arc::clone(&way), settings);
         Self {
@@ -65,6 +68,7 @@ impl Pool {
             connection_age: settings.connection_age,
             preserve_header_case: settings.preserve_header_case,
             idle: Mutex::new(Some(Lying { connections: VecDeque::new(), restless: REST })),
+            tasks: tasks.clone(),
         }
     }
 
