@@ -23,6 +23,7 @@ use oncegate::wire::{Client, Inbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio_util::task::TaskTracker;
 
 use super::orders;
 
@@ -126,8 +127,9 @@ fn serve(settings: &Settings) -> String {
     let filter = Filter::new(settings.filter, clock.clone()).unwrap();
     let shared = arbiter::Shared::new(settings.arbiter, filter, None, Arc::clone(&metrics), clock);
     let arbiter = Arc::new(Arbiter::new(store, Arc::new(shared)));
-    let fleet =
-        |upstream: &oncegate::upstream::Settings| Arc::new(Fleet::new(upstream.clone(), 1, Arc::new(SystemResolver)));
+    let fleet = |upstream: &oncegate::upstream::Settings| {
+        Arc::new(Fleet::new(upstream.clone(), 1, Arc::new(SystemResolver), TaskTracker::new()))
+    };
     let fleets = settings.upstreams.iter().map(fleet).collect();
     let log = settings.access_log.clone().map(|settings| {
         let log = AccessLog::new(1, Arc::clone(&metrics));

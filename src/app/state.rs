@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use crate::admin::{Namespace, Rules};
 use crate::arbiter::{Terms, Watched};
@@ -32,6 +33,8 @@ pub(super) struct State {
     /// What operators' calls go by.
     pub(super) rules: Arc<Rules>,
     access: Arc<AccessLog>,
+    /// What outlives its request.
+    tasks: TaskTracker,
 }
 
 /// The configuration that is in force.
@@ -50,10 +53,11 @@ impl State {
         metrics: Arc<Metrics>,
         access: Arc<AccessLog>,
         closing: Closing,
+        tasks: TaskTracker,
     ) -> Result<Self, tls::Error> {
         let front = front(&settings, Arc::clone(&metrics))?;
-        let gateway = gateway::Shared::new(settings.gateway.clone(), fleets(&settings, &[]), metrics);
-        Ok(Self::over(settings, gateway, access, Arc::new(front), Connections::default(), closing))
+        let gateway = gateway::Shared::new(settings.gateway.clone(), fleets(&settings, &[], &tasks), metrics);
+        Ok(Self::over(settings, gateway, access, Arc::new(front), Connections::default(), closing, tasks))
     }
 
     /// What connections go through before their first request under the next settings.
@@ -70,9 +74,10 @@ impl State {
     /// The next one: what is counted and held under this one counts under it too.
     pub(super) fn succeeded_by(&self, settings: Settings, front: Arc<Front>) -> Self {
         let Doorway { connections, closing, .. } = &*self.doorway;
-        let fleets = fleets(&settings, self.gateway.fleets());
+        let fleets = fleets(&settings, self.gateway.fleets(), &self.tasks);
         let gateway = self.gateway.succeeded_by(settings.gateway.clone(), fleets);
-        Self::over(settings, gateway, Arc::clone(&self.access), front, connections.clone(), closing.clone())
+        let (access, tasks) = (Arc::clone(&self.access), self.tasks.clone());
+        Self::over(settings, gateway, access, front, connections.clone(), closing.clone(), tasks)
     }
 
     /// Lets go of the upstreams that the next one does not have.
@@ -93,6 +98,7 @@ impl State {
         front: Arc<Front>,
         connections: Connections,
         closing: Closing,
+        tasks: TaskTracker,
     ) -> Self {
         let gateway = gateway.logged(settings.access_log.is_some().then(|| Arc::clone(&access)));
         let types = &settings.gateway.problem_types;
@@ -115,7 +121,7 @@ impl State {
             ready: settings.admin.ready,
             namespaces: namespaces(&gateway),
         };
-        Self { settings, gateway: Arc::new(gateway), doorway: Arc::new(doorway), rules: Arc::new(rules), access }
+        Self { settings, gateway: Arc::new(gateway), doorway: Arc::new(doorway), rules: Arc::new(rules), access, tasks }
     }
 
     /// What sweeps look after. A shadow route refuses nobody: its doubts are nobody's trouble, and would only raise
@@ -154,11 +160,11 @@ fn front(settings: &Settings, metrics: Arc<Metrics>) -> Result<Front, tls::Error
 
 /// The servers of all upstreams, for all workers. Where an upstream's settings are the same as before, so are its
 /// connections and what is known of its servers.
-fn fleets(settings: &Settings, before: &[Arc<Fleet>]) -> Vec<Arc<Fleet>> {
+fn fleets(settings: &Settings, before: &[Arc<Fleet>], tasks: &TaskTracker) -> Vec<Arc<Fleet>> {
     let same = |upstream| before.iter().find(|fleet| fleet.settings() == upstream).cloned();
     // One more than workers: the house asks about doubts.
     let fresh = |upstream: &upstream::Settings| {
-        Arc::new(Fleet::new(upstream.clone(), settings.server.workers + 1, Arc::new(SystemResolver)))
+        Arc::new(Fleet::new(upstream.clone(), settings.server.workers + 1, Arc::new(SystemResolver), tasks.clone()))
     };
     settings.upstreams.iter().map(|upstream| same(upstream).unwrap_or_else(|| fresh(upstream))).collect()
 }

@@ -12,12 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::ahead::Ahead;
 use super::front::{self, Failure};
 use super::pace::Cut;
 use super::{BoxError, Doorway, http1, http2};
 use crate::telemetry::Timeout;
-use crate::wire::{Client, Inbound};
+use crate::wire::{Ahead, Client, Inbound};
 
 /// A connection that has come as far as its first request.
 enum Arrived {

@@ -14,11 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::ahead::Ahead;
 use super::{Connections, FAREWELL, http2, proxy_header};
 use crate::telemetry::{Handshake, Metrics, Timeout};
 use crate::tls;
-use crate::wire::{Certificate, Network, Phase, Watch};
+use crate::wire::{Ahead, Certificate, Network, Phase, Watch};
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

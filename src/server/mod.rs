@@ -1,6 +1,5 @@
 //! Listeners and connections: accepting, driving, and letting go in order. It does not know what is served.
 
-mod ahead;
 mod answer;
 mod connection;
 mod front;

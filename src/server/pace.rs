@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use super::Doorway;
 use crate::clock::Clock;
 use crate::telemetry::{Metrics, Timeout};
-use crate::wire::{Alarm, Phase, Watch};
+use crate::wire::{Ahead, Alarm, Phase, Watch};
 
 /// How long a connection that is being closed still reads what its client sends, so that the client gets to read the
 /// answer: closed with unread bytes, it would be reset.
@@ -27,21 +27,33 @@ const LINGER_BYTES: usize = 64 * 1024 * 1024;
 /// A connection that can be cut: when it is dropped after that, what waits to be sent is thrown away and the client told.
 /// Else the system would keep it for a client that does not read.
 pub(super) trait Cut {
-    /// From now on, the connection's end is a reset.
-    fn cut(&self);
+    /// From now on, the connection's end is a reset, or one no longer.
+    fn cut(&self, resets: bool);
 }
 
 impl Cut for TcpStream {
-    fn cut(&self) {
-        if let Err(error) = SockRef::from(self).set_linger(Some(Duration::ZERO)) {
+    fn cut(&self, resets: bool) {
+        if let Err(error) = SockRef::from(self).set_linger(resets.then_some(Duration::ZERO)) {
             tracing::debug!(%error, "SO_LINGER");
         }
     }
 }
 
 impl<IO: Cut> Cut for TlsStream<IO> {
-    fn cut(&self) {
-        self.get_ref().0.cut();
+    fn cut(&self, resets: bool) {
+        self.get_ref().0.cut(resets);
+    }
+}
+
+impl<IO: Cut> Cut for Ahead<IO> {
+    fn cut(&self, resets: bool) {
+        self.get_ref().cut(resets);
+    }
+}
+
+impl<S: Cut> Cut for Pace<S> {
+    fn cut(&self, resets: bool) {
+        self.stream.cut(resets);
     }
 }
 
@@ -173,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Cut + Unpin> Pace<S> {
         });
         ready!(self.alarm.poll_until(cx, since + self.send_timeout));
         self.metrics.timed_out(Timeout::ClientWrite);
-        self.stream.cut();
+        self.stream.cut(true);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ppp::{v1, v2};
 use tokio::io::AsyncRead;
 
-use super::ahead::Ahead;
+use crate::wire::Ahead;
 
 /// What a header of version 2 begins with.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::interim::Ear;
 use super::outcome::{Broken, Tried, judge};
 use super::pool::Pool;
-use super::received::{Received, Rest};
+use super::received::Received;
 use super::sending::Stopped;
 use super::stream::closed;
 use super::{Incoming, Outgoing};
@@ -124,25 +124,15 @@ impl Exchange {
     }
 
     /// An answer whose body owns the connection until that is whole.
-    fn hand_over(
-        mut self,
-        request: &mut Request<Outgoing>,
-        heard: Heard,
-        home: Option<&Arc<Pool>>,
-    ) -> Response<Incoming> {
+    fn hand_over(self, request: &mut Request<Outgoing>, heard: Heard, home: Option<&Arc<Pool>>) -> Response<Incoming> {
         let (answers, came) = (heard.answers.clone(), heard.body.clone());
-        let keep_alive = heard.answer.keep_alive && heard.clean;
-        let upload = if self.sending.is_over() {
-            Outgoing::Whole(Bytes::new())
-        } else {
-            std::mem::replace(request.body_mut(), Outgoing::Whole(Bytes::new()))
-        };
+        let inward = self.inward(request.body_mut(), home, heard.answer.keep_alive);
         let body = if heard.whole {
-            self.end(upload, home, keep_alive);
+            inward.end(heard.clean);
             Received::whole(came, answers)
         } else {
-            self.awaits(answers.left());
-            Received::begun(came, answers, Rest { exchange: self, upload, home: home.cloned(), keep_alive })
+            let inward = inward.awaiting(answers.left());
+            Received::begun(came, answers, inward)
         };
         heard.response(Incoming::http1(body), home.is_some_and(|pool| pool.preserve_header_case))
     }

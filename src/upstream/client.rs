@@ -8,6 +8,7 @@ use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body;
+use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::fleet::Fleet;
@@ -34,7 +35,7 @@ impl Upstream {
     /// A way of its own to servers that it shares with nobody, and that nobody looks after: names are asked for once,
     /// and nothing is checked.
     pub fn new(settings: Settings) -> Self {
-        Self::of(&Arc::new(Fleet::new(settings, 1, Arc::new(SystemResolver))), 0)
+        Self::of(&Arc::new(Fleet::new(settings, 1, Arc::new(SystemResolver), TaskTracker::new())), 0)
     }
 
     /// What it was built from.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio_util::task::TaskTracker;
+
 use super::Settings;
 use super::health::Health;
 use super::pool::Pool;
@@ -21,8 +23,14 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(settings: &Settings, server: usize, address: SocketAddr, workers: usize) -> Self {
-        let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings));
+    pub(super) fn new(
+        settings: &Settings,
+        server: usize,
+        address: SocketAddr,
+        workers: usize,
+        tasks: &TaskTracker,
+    ) -> Self {
+        let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings, tasks));
         let pools = (0..=workers.max(1)).map(pool).collect();
         Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default() }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
 
 use super::endpoint::Endpoint;
 use super::health::Standing;
@@ -25,6 +26,7 @@ pub struct Fleet {
     settings: Settings,
     workers: usize,
     resolver: Arc<dyn Resolver>,
+    tasks: TaskTracker,
     /// By server, then by address.
     endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
     /// Held by requests that wait for the first address of any server, so that one of them asks for all.
@@ -48,13 +50,15 @@ pub struct Census {
 
 impl Fleet {
     /// Servers for so many workers. Names have no addresses yet: the first request, or the first
-    /// [`resolve`](Self::resolve), asks for them.
-    pub fn new(settings: Settings, workers: usize, resolver: Arc<dyn Resolver>) -> Self {
+    /// [`resolve`](Self::resolve), asks for them. What outlives its request is among these tasks, so that a stop can wait
+    /// for it.
+    pub fn new(settings: Settings, workers: usize, resolver: Arc<dyn Resolver>, tasks: TaskTracker) -> Self {
         let places = (settings.max_connections > 0).then(|| Arc::new(Semaphore::new(settings.max_connections)));
         let fleet = Self {
             settings,
             workers,
             resolver,
+            tasks,
             endpoints: ArcSwap::default(),
             first_lookup: Mutex::default(),
             places,
@@ -121,7 +125,9 @@ impl Fleet {
             let (of_it, mut all): (Vec<_>, Vec<_>) = known.iter().cloned().partition(|known| known.server == server);
             all.extend(found.iter().map(|&address| {
                 let kept = of_it.iter().find(|known| known.address == address).cloned();
-                kept.unwrap_or_else(|| Arc::new(Endpoint::new(&self.settings, server, address, self.workers)))
+                kept.unwrap_or_else(|| {
+                    Arc::new(Endpoint::new(&self.settings, server, address, self.workers, &self.tasks))
+                })
             }));
             all.sort_by_key(|endpoint| (endpoint.server, endpoint.address));
             all

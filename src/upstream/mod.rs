@@ -14,6 +14,7 @@ pub mod headers;
 mod health;
 mod http2;
 mod interim;
+mod inward;
 mod outcome;
 mod pool;
 mod received;

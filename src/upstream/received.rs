@@ -1,16 +1,13 @@
 //! An answer's body on an HTTP/1 connection: what came of it, and the connection until all has come. It ends where its
 //! framing ends, or in an error.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::SizeHint;
 
-use super::Outgoing;
-use super::exchange::Exchange;
+use super::inward::Inward;
 use super::outcome::BodyError;
-use super::pool::Pool;
 use super::stream::closed;
 use crate::wire::framing::Answers;
 
@@ -21,17 +18,7 @@ pub(super) struct Received {
     came: Bytes,
     answers: Answers,
     /// Where more comes from.
-    rest: Option<Box<Rest>>,
-}
-
-/// What is under way yet.
-#[derive(Debug)]
-pub(super) struct Rest {
-    pub(super) exchange: Exchange,
-    /// The request's body, while it is being sent.
-    pub(super) upload: Outgoing,
-    pub(super) home: Option<Arc<Pool>>,
-    pub(super) keep_alive: bool,
+    rest: Option<Box<Inward>>,
 }
 
 impl Received {
@@ -41,7 +28,7 @@ impl Received {
     }
 
     /// One that has only begun.
-    pub(super) fn begun(came: Bytes, answers: Answers, rest: Rest) -> Self {
+    pub(super) fn begun(came: Bytes, answers: Answers, rest: Inward) -> Self {
         Self { came, answers, rest: Some(Box::new(rest)) }
     }
 
@@ -87,9 +74,7 @@ impl Received {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let Some(rest) = &mut self.rest else { return Poll::Ready(Err(BodyError::new(&closed()))) };
         let mut more = BytesMut::new();
-        let read = ready!(rest.exchange.poll_more(&mut rest.upload, &mut more, cx));
-        if read.map_err(|error| BodyError::new(&error))? == 0 {
-            rest.keep_alive = false;
+        if ready!(rest.poll_read(&mut more, cx)).map_err(|error| BodyError::new(&error))? == 0 {
             return Poll::Ready(if self.answers.closed() { Ok(()) } else { Err(BodyError::new(&closed())) });
         }
         self.came = if self.came.is_empty() { more.freeze() } else { [&self.came[..], &more].concat().into() };
@@ -99,8 +84,7 @@ impl Received {
     /// The body is whole; what came behind it belongs to nobody.
     fn end(&mut self) {
         if let Some(rest) = self.rest.take() {
-            let Rest { exchange, upload, home, keep_alive } = *rest;
-            exchange.end(upload, home.as_ref(), keep_alive && self.came.is_empty());
+            rest.end(self.came.is_empty());
         }
     }
 

@@ -1,33 +1,28 @@
 //! A request on its way out: its head, then its body as that comes. It knows whether a byte has left, and nothing of
 //! answers.
 
-use std::fmt::Write as _;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::Request;
 use http::header::TRANSFER_ENCODING;
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
 use super::Outgoing;
-use crate::wire::InboundError;
 use crate::wire::heads::{self, Spelling};
+use crate::wire::{COPIED, Framing, InboundError, Writer};
 
-/// Data up to this length is copied behind the lines before it, to leave with them.
-const COPIED: usize = 16 * 1024;
 /// Room for most heads.
 const HEAD: usize = 1024;
 
 /// A request, as far as it has been sent.
 #[derive(Debug)]
 pub(super) struct Sending {
-    /// What goes next: lines, then data as it came, then the line that ends it.
-    lines: BytesMut,
-    data: Bytes,
-    end: &'static [u8],
+    /// What goes next.
+    out: Writer,
     body: Framing,
     /// No more comes of the body.
     whole: bool,
@@ -47,13 +42,6 @@ enum Stage {
     Over,
     /// The server takes nothing more, and yet may have answered: the rest goes nowhere.
     Deaf,
-}
-
-#[derive(Debug)]
-enum Framing {
-    /// So many bytes are to come.
-    Length(u64),
-    Chunks,
 }
 
 /// Why a request goes no further.
@@ -76,14 +64,12 @@ impl Sending {
         let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
         let length = length.filter(|_| !chunked);
         let whole = if let Outgoing::Whole(bytes) = request.body() { bytes.clone() } else { Bytes::new() };
-        let (copied, data) = if whole.len() <= COPIED { (whole, Bytes::new()) } else { (Bytes::new(), whole) };
-        let mut lines = BytesMut::with_capacity(HEAD + copied.len());
-        write_head(request, &mut lines);
-        lines.put_slice(&copied);
+        let mut out = Writer::default();
+        out.lines().reserve(HEAD + if whole.len() <= COPIED { whole.len() } else { 0 });
+        write_head(request, out.lines());
+        out.put(whole, b"");
         Self {
-            lines,
-            data,
-            end: b"",
+            out,
             whole: length == Some(0) && request.body().is_end_stream() || matches!(request.body(), Outgoing::Whole(_)),
             body: length.map_or(Framing::Chunks, Framing::Length),
             stage: Stage::Unsent,
@@ -151,7 +137,7 @@ impl Sending {
             let first = !self.has_begun() && self.taken.is_empty();
             // One that has its length and goes on is none: nothing of it should leave.
             let full = !self.has_begun() && matches!(self.body, Framing::Length(0));
-            if !self.whole && (first || full || self.is_empty()) {
+            if !self.whole && (first || full || self.out.is_empty()) {
                 match Pin::new(&mut *body).poll_frame(cx) {
                     Poll::Ready(frame) => {
                         self.take(frame.transpose()?.map(http_body::Frame::into_data))?;
@@ -159,7 +145,7 @@ impl Sending {
                             continue;
                         }
                     }
-                    Poll::Pending if self.is_empty() => {
+                    Poll::Pending if self.out.is_empty() => {
                         ready!(self.flush(stream, cx))?;
                         return Poll::Pending;
                     }
@@ -180,58 +166,25 @@ impl Sending {
         if !self.has_begun() && !data.is_empty() {
             self.taken = data.clone();
         }
-        match &mut self.body {
-            Framing::Length(left) => {
-                *left = left.checked_sub(data.len() as u64).ok_or(Stopped::Length)?;
-                if ended && *left > 0 {
-                    return Err(Stopped::Length);
-                }
-                self.whole = ended;
-                self.put(data, b"");
-            }
-            Framing::Chunks if ended => {
-                self.whole = true;
-                self.lines.put_slice(b"0\r\n\r\n");
-            }
-            Framing::Chunks if data.is_empty() => {}
-            Framing::Chunks => {
-                // Writing to memory cannot fail.
-                let _ = write!(self.lines, "{:x}\r\n", data.len());
-                self.put(data, b"\r\n");
-            }
+        if !self.body.has_room_for(data.len()) {
+            return Err(Stopped::Length);
         }
+        self.body.put(data, &mut self.out);
+        if ended && !self.body.end(&mut self.out) {
+            return Err(Stopped::Length);
+        }
+        self.whole = ended;
         Ok(())
-    }
-
-    fn put(&mut self, data: Bytes, end: &'static [u8]) {
-        if data.len() <= COPIED {
-            self.lines.put_slice(&data);
-            self.lines.put_slice(end);
-        } else {
-            (self.data, self.end) = (data, end);
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.data.is_empty() && self.end.is_empty()
     }
 
     /// Writes what goes next.
     fn write(&mut self, stream: &mut (impl AsyncWrite + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.is_empty() {
-            let written = if self.data.is_empty() && self.end.is_empty() {
-                Pin::new(&mut *stream).poll_write(cx, &self.lines)
-            } else {
-                let all = [IoSlice::new(&self.lines), IoSlice::new(&self.data), IoSlice::new(self.end)];
-                Pin::new(&mut *stream).poll_write_vectored(cx, &all)
-            };
-            match ready!(written) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(written) => self.wrote(written),
-                Err(error) => return Poll::Ready(Err(self.failed(error))),
-            }
+        let written = self.out.poll_write(stream, cx);
+        if !self.has_begun() && self.out.has_begun() {
+            self.stage = Stage::Begun;
+            self.taken = Bytes::new();
         }
-        Poll::Ready(Ok(()))
+        written.map_err(|error| self.failed(error))
     }
 
     fn flush(&mut self, stream: &mut (impl AsyncWrite + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -246,18 +199,6 @@ impl Sending {
             self.stage = Stage::Begun;
         }
         error
-    }
-
-    fn wrote(&mut self, written: usize) {
-        if !self.has_begun() {
-            self.stage = Stage::Begun;
-            self.taken = Bytes::new();
-        }
-        let lines = written.min(self.lines.len());
-        self.lines.advance(lines);
-        let data = (written - lines).min(self.data.len());
-        self.data.advance(data);
-        self.end = &self.end[written - lines - data..];
     }
 }
 

@@ -1,5 +1,6 @@
 //! What bytes go over to a server: a socket, or TLS on it. It knows nothing of HTTP.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -48,6 +49,12 @@ impl Stream {
             Self::Plain(socket) => SockRef::from(&*socket).peek(&mut [MaybeUninit::uninit()]),
             Self::Tls(stream) => look_through_tls(stream),
         })
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("tls", &self.tls()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Connections as the doors see them: who is at the other end, how they came, what they are doing, where their messages
 //! end, how long a body takes.
 
+mod ahead;
 mod alarms;
 mod certificate;
 mod exchange;
@@ -14,12 +15,14 @@ mod patience;
 mod upgrade;
 mod upload;
 mod watch;
+mod writer;
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use http::HeaderValue;
 
+pub use ahead::Ahead;
 pub use alarms::{Alarms, Lent};
 pub use certificate::Certificate;
 pub use exchange::{Exchange, News};
@@ -27,9 +30,10 @@ pub use feed::{Cut, Feed, Feeder, feed};
 pub use inbound::{Inbound, InboundError};
 pub use network::Network;
 pub use patience::{Alarm, Lapse, Patience};
-pub use upgrade::{Handover, OnUpgrade, Upgraded, upgrade};
+pub use upgrade::{Duplex, Handover, OnUpgrade, Upgraded, upgrade};
 pub use upload::{Unfinished, Upload};
 pub use watch::{Phase, Turn, Watch};
+pub use writer::{COPIED, Framing, Writer};
 
 /// A client's connection, as each of its requests sees it.
 #[derive(Debug)]

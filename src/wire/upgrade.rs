@@ -7,21 +7,19 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
+use super::Ahead;
+
 /// A way for bytes in both directions.
-trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection that speaks another protocol now.
-pub struct Upgraded {
-    io: Box<dyn Duplex>,
-    /// What had been read of that protocol already.
-    begun: Bytes,
-}
+/// A connection that speaks another protocol now, some of which may have been read already.
+pub type Upgraded = Ahead<Box<dyn Duplex>>;
 
 /// The one who serves the connection: gives it away when the other protocol begins. Dropped, it never does.
 pub struct Handover(oneshot::Sender<Upgraded>);
@@ -40,7 +38,7 @@ impl Handover {
     /// Gives the connection away, and what had been read behind HTTP's last byte.
     pub fn give(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, begun: Bytes) {
         // Whoever waited may have given up: then the connection ends here.
-        let _ = self.0.send(Upgraded { io: Box::new(io), begun });
+        let _ = self.0.send(Ahead::behind(begun, Box::new(io)));
     }
 }
 
@@ -53,38 +51,6 @@ impl Future for OnUpgrade {
         let given = ready!(Pin::new(awaited).poll(cx));
         *taken = None;
         Poll::Ready(given.map_err(|_| io::ErrorKind::ConnectionAborted.into()))
-    }
-}
-
-impl std::fmt::Debug for Upgraded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Upgraded").field("begun", &self.begun.len()).finish_non_exhaustive()
-    }
-}
-
-impl AsyncRead for Upgraded {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.begun.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buf);
-        }
-        let some = self.begun.len().min(buf.remaining());
-        buf.put_slice(&self.begun[..some]);
-        self.begun.advance(some);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Upgraded {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

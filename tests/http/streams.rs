@@ -82,6 +82,26 @@ fn an_http_1_0_client_gets_no_chunks() {
     assert!(closed.ends_with("\r\n\r\nabcd"), "{closed}");
 }
 
+/// Its body ends with its connection: a clean end would make half an answer a whole one.
+#[test]
+fn an_answer_that_breaks_off_ends_in_a_reset_where_its_end_is_the_connections() {
+    let whole = Gate::new();
+    let hold = whole.clone();
+    let upstream = ScriptedUpstream::start(move |request| match request.target().as_str() {
+        "/broken" => Reply::chunked_cut_short(200, &[], &[b"half"]).then_wait(&hold).then_close(),
+        _ => Reply::chunked(200, &[], &[b"whole"]),
+    });
+    let gateway = gateway(&upstream, "");
+    let mut client = connect(gateway.address).unwrap();
+    client.write_all(&request("GET", "/broken", "1.0", "")).unwrap();
+    assert!(fields(&read_head(&mut client), "Content-Length").is_empty());
+    expect(&mut client, b"half");
+    whole.open();
+    let end = client.read(&mut [0; 8]);
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(talk(gateway.address, &request("GET", "/whole", "1.0", "")).ends_with("\r\n\r\nwhole"));
+}
+
 #[test]
 fn an_http_1_0_server_does_not_make_its_clients_old() {
     let upstream = ScriptedUpstream::start(|_| Reply::raw("HTTP/1.0 200 OK\r\n\r\nuntil the end").then_close());
@@ -239,6 +259,30 @@ fn upload(mut client: TcpStream, chunked: bool) {
     let piece = vec![b'x'; 0x4000];
     let piece = if chunked { [b"4000\r\n", piece.as_slice(), b"\r\n"].concat() } else { piece };
     while client.write_all(&piece).is_ok() {}
+}
+
+/// Both are larger than what the sockets hold.
+#[test]
+fn an_upload_goes_on_while_nobody_reads_its_early_answer() {
+    const LENGTH: usize = 64 << 20;
+    let (told, read) = std::sync::mpsc::channel();
+    let address = raw::serve(move |mut stream| {
+        read_head(&mut stream);
+        let told = told.clone();
+        let upload = stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let read = std::io::copy(&mut upload.take(LENGTH as u64), &mut std::io::sink());
+            told.send(read.unwrap()).unwrap();
+        });
+        let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n").as_bytes());
+        let _ = stream.write_all(&vec![b'y'; LENGTH]);
+    });
+    let gateway = Gateway::start(&crate::yaml_to(address, "", "limits: { send_timeout: 1m }"));
+    let mut client = connect(gateway.address).unwrap();
+    client.write_all(&request("POST", "/things", "1.1", &format!("Content-Length: {LENGTH}\r\n"))).unwrap();
+    client.write_all(&vec![b'x'; LENGTH]).unwrap();
+    assert_eq!(read.recv().unwrap(), LENGTH as u64);
+    assert_eq!(read_answer(&mut client).unwrap().body.len(), LENGTH);
 }
 
 #[test]

@@ -192,3 +192,39 @@ fn idle_connections_do_not_hold_up_the_end() {
     assert_eq!(gateway.wait().code(), Some(0));
     assert!(!gateway.log().contains("given up"), "{}", gateway.log());
 }
+
+/// The answer came before its server had read all of the request.
+#[test]
+fn a_drain_lets_an_overtaken_request_out() {
+    const LENGTH: usize = 48 << 20;
+    let gate = Gate::new();
+    let (hold, (told, read)) = (gate.clone(), std::sync::mpsc::channel());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nmade").unwrap();
+        hold.pass();
+        told.send(std::io::copy(&mut stream.take(LENGTH as u64), &mut std::io::sink()).unwrap()).unwrap();
+    });
+    let unused = ScriptedUpstream::start(|_| Reply::silence());
+    let guard = format!("request_body_limit: {LENGTH}B");
+    let text = yaml(&unused, "limits: { buffered_bodies: 256MiB }", "");
+    let text = text
+        .replace(&unused.address().to_string(), &address.to_string())
+        .replace("scope: none", &format!("scope: none\n      {guard}"));
+    let mut gateway = Gateway::start(&text);
+    assert_eq!(gateway.send(&Call::post("/orders").key("k").body(vec![b'x'; LENGTH])).text(), "made");
+    gateway.signal("TERM");
+    gateway.wait_for_log("stopping");
+    wait_until("no new connection is taken", || connect(gateway.address).is_err());
+    gate.open();
+    assert_eq!(read.recv().unwrap(), LENGTH as u64);
+    assert!(gateway.wait().success());
+}

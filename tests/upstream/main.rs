@@ -11,11 +11,10 @@ mod support;
 mod checks;
 mod kept;
 mod names;
+mod overtaken;
 mod servers;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Inc
 use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream, on_interim};
 use streamed::streamed;
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
+use tokio_util::task::TaskTracker;
 
 fn settings(servers: &[SocketAddr]) -> Settings {
     let server = |address: &SocketAddr| Server { host: address.ip().to_string(), port: address.port() };
@@ -60,7 +60,7 @@ fn client(servers: &[&ScriptedUpstream]) -> Upstream {
 
 /// Servers that two workers share.
 fn fleet(settings: Settings) -> Arc<Fleet> {
-    Arc::new(Fleet::new(settings, 2, Arc::new(SystemResolver)))
+    Arc::new(Fleet::new(settings, 2, Arc::new(SystemResolver), TaskTracker::new()))
 }
 
 fn request(method: Method, target: &str, body: &'static [u8]) -> Request<Outgoing> {
@@ -514,68 +514,4 @@ async fn a_dropped_answer_closes_its_connection() {
     wait(&server, |server| server.wait_for_closed(1)).await;
     assert_eq!(ordered(&client).await, "made");
     assert_eq!(server.connections(), 2);
-}
-
-/// A server that answers each request when it has its head, and reads the body once the gate is open. It counts
-/// connections, and bodies read to their end.
-struct Hasty {
-    address: SocketAddr,
-    gate: Gate,
-    connections: AtomicUsize,
-    bodies: AtomicUsize,
-}
-
-impl Hasty {
-    fn start(body: usize) -> std::sync::Arc<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (connections, bodies) = Default::default();
-        let hasty = std::sync::Arc::new(Self { address, gate: Gate::new(), connections, bodies });
-        let server = std::sync::Arc::clone(&hasty);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                server.connections.fetch_add(1, Ordering::SeqCst);
-                let server = std::sync::Arc::clone(&server);
-                std::thread::spawn(move || while server.answer(stream.as_ref().unwrap(), body).is_ok() {});
-            }
-        });
-        hasty
-    }
-
-    fn answer(&self, mut stream: &TcpStream, body: usize) -> std::io::Result<()> {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            head.push(byte[0]);
-        }
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmade")?;
-        self.gate.pass();
-        std::io::copy(&mut stream.take(body as u64), &mut std::io::sink())?;
-        self.bodies.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-}
-
-#[tokio::test]
-async fn a_connection_whose_answer_overtook_its_request_is_not_used_again() {
-    // More than the sockets' buffers hold, so that the rest is written after the answer has come; and less.
-    for (body, connections) in [(64 << 20, 2), (10, 1)] {
-        let server = Hasty::start(body);
-        let client = Upstream::new(settings(&[server.address]));
-        for bodies in 1..=2 {
-            let request = Request::post("/orders").header("host", "api.test").header("content-length", body);
-            let request = request.body(Outgoing::Whole(vec![b'x'; body].into())).unwrap();
-            let answer = client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
-            assert_eq!(answer, "made");
-            server.gate.open();
-            let read = async {
-                while server.bodies.load(Ordering::SeqCst) < bodies {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(20), read).await.unwrap();
-        }
-        assert_eq!(server.connections.load(Ordering::SeqCst), connections, "{body}");
-    }
 }

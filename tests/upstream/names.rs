@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use oncegate::upstream::{Census, Fleet, Reason, Resolver, Server, Settings, SystemResolver, Upstream};
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use super::support::{Gate, Reply, ScriptedUpstream};
 use super::{created, not_sent, ordered, settings, wait};
@@ -61,7 +62,7 @@ impl Resolver for Shared {
 fn fleet_of(names: &Arc<Names>, hosts: &[&str]) -> Arc<Fleet> {
     let servers = hosts.iter().map(|host| Server { host: (*host).to_owned(), port: 80 }).collect();
     let settings = Settings { servers, ..settings(&[]) };
-    Arc::new(Fleet::new(settings, 1, Arc::new(Shared(Arc::clone(names)))))
+    Arc::new(Fleet::new(settings, 1, Arc::new(Shared(Arc::clone(names))), TaskTracker::new()))
 }
 
 fn seen<const N: usize>(servers: [&ScriptedUpstream; N]) -> [usize; N] {
@@ -86,7 +87,7 @@ async fn an_address_needs_no_asking() {
     let server = ScriptedUpstream::start(created);
     let names = Names::new(99);
     let settings = settings(&[server.address()]);
-    let fleet = Arc::new(Fleet::new(settings, 1, Arc::new(Shared(Arc::clone(&names)))));
+    let fleet = Arc::new(Fleet::new(settings, 1, Arc::new(Shared(Arc::clone(&names))), TaskTracker::new()));
     ordered(&Upstream::of(&fleet, 0)).await;
     assert_eq!((fleet.resolve().await, names.asked()), (Ok(()), 0));
 }
@@ -208,7 +209,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for() {
     let names = Names::new(0);
     let servers = vec![Server { host: "api".to_owned(), port: 80 }];
     let settings = Settings { servers, connect_timeout: Duration::from_millis(30), ..settings(&[]) };
-    let fleet = Arc::new(Fleet::new(settings, 1, Arc::new(Shared(names))));
+    let fleet = Arc::new(Fleet::new(settings, 1, Arc::new(Shared(names)), TaskTracker::new()));
     assert_eq!(not_sent(&Upstream::of(&fleet, 0)).await, Reason::Dns);
 }
 

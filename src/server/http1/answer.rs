@@ -14,55 +14,15 @@ use http_body::Body;
 use hyper::ext::ReasonPhrase;
 
 use super::request::Asked;
-use super::writer::Writer;
 use crate::clock::Clock;
 use crate::server::BoxError;
 use crate::wire::heads::{self, Spelling};
+use crate::wire::{Framing, Writer};
 
 /// Room for most heads.
 const HEAD: usize = 1024;
 /// How long a date is that HTTP writes.
 const DATE_LENGTH: usize = 29;
-
-/// How an answer's body is framed, and how much of it is still to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    Length(u64),
-    Chunks,
-    /// It ends with the connection.
-    UntilClose,
-}
-
-impl Framing {
-    /// A piece of the body.
-    fn put(&mut self, mut data: Bytes, writer: &mut Writer) {
-        match self {
-            Self::Length(left) => {
-                // What is too much would be read as the next answer.
-                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= u64::try_from(data.len()).unwrap_or(*left);
-                writer.put(data, b"");
-            }
-            Self::Chunks if data.is_empty() => {}
-            Self::Chunks => {
-                // Writing to memory does not fail.
-                let _ = write!(writer.lines(), "{:X}\r\n", data.len());
-                writer.put(data, b"\r\n");
-            }
-            Self::UntilClose => writer.put(data, b""),
-        }
-    }
-
-    /// The body's end.
-    fn end(self, writer: &mut Writer) -> io::Result<()> {
-        match self {
-            Self::Length(1..) => return Err(io::Error::other("an answer's body is shorter than its length")),
-            Self::Length(0) | Self::UntilClose => {}
-            Self::Chunks => writer.lines().put_slice(b"0\r\n\r\n"),
-        }
-        Ok(())
-    }
-}
 
 /// An answer's body on its way into a connection. It is dropped at its end, and not only when the last of it is sent.
 pub(super) struct Saying<B> {
@@ -98,7 +58,12 @@ where
                     }
                 }
                 Some(Err(error)) => (self.body, self.end) = (None, Err(io::Error::other(error))),
-                None => (self.body, self.end) = (None, self.framing.end(writer)),
+                None => {
+                    self.body = None;
+                    if !self.framing.end(writer) {
+                        self.end = Err(io::Error::other("an answer's body is shorter than its length"));
+                    }
+                }
             }
         }
         Poll::Ready(false)

@@ -14,10 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::answer::{self, Saying};
 use super::reader::{Body, Came, Reader, Step};
 use super::request::{self, Asked};
-use super::writer::Writer;
-use crate::server::{BoxError, Doorway};
+use crate::server::{BoxError, Doorway, pace};
 use crate::wire::framing::Limits;
-use crate::wire::{Client, Cut, Feeder, Inbound, Watch, feed};
+use crate::wire::{Client, Cut, Feeder, Framing, Inbound, Watch, Writer, feed};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -36,7 +35,7 @@ pub(super) struct Conversation<S> {
     expects: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     pub(super) fn new(io: S, client: Arc<Client>, watch: Arc<Watch>, limits: Limits) -> Self {
         let (reader, writer) = (Reader::new(limits), Writer::default());
         Self { io, client, watch, reader, writer, upload: None, unread: false, expects: false }
@@ -161,7 +160,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let gone = self.reader.has_ended() && !self.reader.holds_bytes();
         let (body, framing, again) = self.say_head(answer, asked, last || self.unread || gone);
         let mut saying = Saying::new(body, framing);
+        // What ends with the connection has no other end: whatever breaks it off, its client must see that.
+        let until_close = framing == Framing::UntilClose;
+        if until_close {
+            self.io.cut(true);
+        }
         poll_fn(|cx| self.poll_say(&mut saying, cx)).await?;
+        if until_close {
+            self.io.cut(false);
+        }
         self.writer = Writer::default();
         if again {
             self.watch.rests(self.reader.holds_bytes());
@@ -169,12 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Ok(again)
     }
 
-    fn say_head<B: http_body::Body>(
-        &mut self,
-        answer: Response<B>,
-        asked: &Asked,
-        last: bool,
-    ) -> (B, answer::Framing, bool) {
+    fn say_head<B: http_body::Body>(&mut self, answer: Response<B>, asked: &Asked, last: bool) -> (B, Framing, bool) {
         // Who has the answer needs no word any more.
         self.expects = false;
         for interim in self.client.exchange.answered() {

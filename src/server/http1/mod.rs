@@ -5,7 +5,6 @@ mod answer;
 mod conversation;
 mod reader;
 mod request;
-mod writer;
 
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
 
 impl Cut for DuplexStream {
-    fn cut(&self) {}
+    fn cut(&self, _: bool) {}
 }
 
 fn doorway() -> Doorway {

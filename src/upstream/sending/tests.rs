@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;

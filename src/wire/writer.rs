@@ -1,5 +1,7 @@
-//! What goes to a client: gathered until it is worth a write, and sent. While nothing waits, it holds no memory.
+//! What goes out on a connection, to a client or to a server: gathered until it is worth a write, and sent; and how a body
+//! is framed in it. What the heads before it say is not its matter.
 
+use std::fmt::Write as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,39 +10,90 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 
 /// Data up to this length is copied behind what it belongs to, to leave in one write.
-const COPIED: usize = 16 * 1024;
+pub const COPIED: usize = 16 * 1024;
 
 /// The writing side of a connection.
-#[derive(Default)]
-pub(super) struct Writer {
+#[derive(Debug, Default)]
+pub struct Writer {
     /// What goes first, of which so much is sent.
     small: BytesMut,
     sent: usize,
     /// What goes behind it: data that is not copied, and the line that ends it.
     large: Bytes,
     end: &'static [u8],
-    /// Something was sent since the last flush.
+    /// Something was sent at all; and since the last flush.
+    begun: bool,
     unflushed: bool,
+}
+
+/// How a body is framed, and how much of it is still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// So many bytes.
+    Length(u64),
+    /// In chunks, up to one of no bytes.
+    Chunks,
+    /// It ends with the connection.
+    UntilClose,
+}
+
+impl Framing {
+    /// Whether so much more may belong to the body.
+    pub fn has_room_for(&self, length: usize) -> bool {
+        !matches!(self, Self::Length(left) if u64::try_from(length).is_ok_and(|length| length > *left))
+    }
+
+    /// Puts in a piece of the body. What is too much is left out: it would be read as the next message.
+    pub fn put(&mut self, mut data: Bytes, writer: &mut Writer) {
+        match self {
+            Self::Length(left) => {
+                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= u64::try_from(data.len()).unwrap_or(*left);
+                writer.put(data, b"");
+            }
+            // That would be the end.
+            Self::Chunks if data.is_empty() => {}
+            Self::Chunks => {
+                // Writing to memory does not fail.
+                let _ = write!(writer.lines(), "{:x}\r\n", data.len());
+                writer.put(data, b"\r\n");
+            }
+            Self::UntilClose => writer.put(data, b""),
+        }
+    }
+
+    /// Puts in the body's end. False when bytes of it are missing: then it has none.
+    pub fn end(self, writer: &mut Writer) -> bool {
+        if self == Self::Chunks {
+            writer.lines().put_slice(b"0\r\n\r\n");
+        }
+        !matches!(self, Self::Length(1..))
+    }
 }
 
 impl Writer {
     /// Whether nothing waits to be written.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.sent == self.small.len() && self.large.is_empty() && self.end.is_empty()
     }
 
+    /// Whether a byte of it was sent, as far as the connection says.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Whether more may be put in before it has to be sent. Nothing may while a line's end waits: it would go before that.
-    pub(super) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.small.len() < COPIED && self.large.is_empty() && self.end.is_empty()
     }
 
     /// For heads and lines. Nothing may be behind it yet.
-    pub(super) fn lines(&mut self) -> &mut BytesMut {
+    pub fn lines(&mut self) -> &mut BytesMut {
         &mut self.small
     }
 
     /// Data, and the line that ends it, if any.
-    pub(super) fn put(&mut self, data: Bytes, end: &'static [u8]) {
+    pub fn put(&mut self, data: Bytes, end: &'static [u8]) {
         if data.len() <= COPIED {
             self.small.reserve(data.len() + end.len());
             self.small.put_slice(&data);
@@ -50,8 +103,22 @@ impl Writer {
         }
     }
 
-    /// Sends everything.
-    pub(super) fn poll_send<S>(&mut self, io: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+    /// Writes everything, and sees that it leaves.
+    pub fn poll_send<S>(&mut self, io: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        ready!(self.poll_write(io, cx))?;
+        if self.unflushed {
+            // TLS may have kept something back; for a socket this is nothing.
+            ready!(Pin::new(io).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes everything. Some of it may still wait under TLS.
+    pub fn poll_write<S>(&mut self, io: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>
     where
         S: AsyncWrite + Unpin,
     {
@@ -68,20 +135,15 @@ impl Writer {
             }
             self.advance(written);
         }
-        if self.unflushed {
-            // TLS may have kept something back; for a socket this is nothing.
-            ready!(Pin::new(io).poll_flush(cx))?;
-            self.unflushed = false;
-            self.small.clear();
-            self.sent = 0;
-        }
+        self.small.clear();
+        self.sent = 0;
         Poll::Ready(Ok(()))
     }
 
     fn advance(&mut self, written: usize) {
         let small = written.min(self.small.len() - self.sent);
         let large = (written - small).min(self.large.len());
-        self.unflushed = true;
+        (self.begun, self.unflushed) = (true, true);
         self.sent += small;
         self.large.advance(large);
         self.end = self.end.get(written - small - large..).unwrap_or_default();

@@ -1,48 +1,64 @@
 //! A stream that was read further than it was understood: what was read comes again. It understands nothing itself.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-
-use super::pace::Cut;
 
 /// How much is read at once, in bytes: most requests' heads.
 const STEP: usize = 2048;
 
 /// A stream, and what was read of it but not used.
-pub(super) struct Ahead<IO> {
+pub struct Ahead<IO> {
     io: IO,
     read: BytesMut,
 }
 
-impl<IO: AsyncRead + Unpin> Ahead<IO> {
-    pub(super) fn new(io: IO) -> Self {
+impl<IO> Ahead<IO> {
+    /// A stream of which nothing was read.
+    pub fn new(io: IO) -> Self {
         Self { io, read: BytesMut::new() }
     }
 
+    /// A stream of which this was read, by somebody who had no use for it.
+    pub fn behind(read: Bytes, io: IO) -> Self {
+        Self { io, read: read.into() }
+    }
+
+    /// The stream itself.
+    pub fn get_ref(&self) -> &IO {
+        &self.io
+    }
+
     /// What was read and not used.
-    pub(super) fn seen(&self) -> &[u8] {
+    pub fn seen(&self) -> &[u8] {
         &self.read
     }
 
     /// Reads some more; false at the stream's end.
-    pub(super) async fn more(&mut self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// When the stream is broken.
+    pub async fn more(&mut self) -> io::Result<bool>
+    where
+        IO: AsyncRead + Unpin,
+    {
         self.read.reserve(STEP);
         Ok(self.io.read_buf(&mut self.read).await? > 0)
     }
 
     /// Drops bytes that were seen: they do not come again.
-    pub(super) fn consume(&mut self, count: usize) {
+    pub fn consume(&mut self, count: usize) {
         self.read.advance(count);
     }
 }
 
-impl<IO: Cut> Cut for Ahead<IO> {
-    fn cut(&self) {
-        self.io.cut();
+impl<IO> fmt::Debug for Ahead<IO> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ahead").field("read", &self.read.len()).finish_non_exhaustive()
     }
 }
 
