@@ -96,9 +96,9 @@ impl Permit {
     /// until `end` it does not wait.
     pub async fn beat(&self, alarm: &mut Lent, end: Instant) {
         let next = end.min(Clock::lately() + self.heartbeat());
-        poll_fn(|cx| match self.all().any(|held| held.told.poll_missed(cx).is_ready()) {
-            true => Poll::Ready(()),
-            false => alarm.poll_until(cx, next),
+        poll_fn(|cx| {
+            let missed = self.all().any(|held| held.told.poll_missed(cx).is_ready());
+            if missed { Poll::Ready(()) } else { alarm.poll_until(cx, next) }
         })
         .await;
     }

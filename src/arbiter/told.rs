@@ -36,13 +36,11 @@ impl Told {
     pub(super) fn poll_missed(&self, cx: &mut Context<'_>) -> Poll<()> {
         // Before the look, so that nothing is missed that is said after it.
         self.listener.register(cx.waker());
-        match self.said.load(Ordering::Acquire) & MISSED {
-            0 => Poll::Pending,
-            _ => {
-                self.said.fetch_and(!MISSED, Ordering::AcqRel);
-                Poll::Ready(())
-            }
+        if self.said.load(Ordering::Acquire) & MISSED == 0 {
+            return Poll::Pending;
         }
+        self.said.fetch_and(!MISSED, Ordering::AcqRel);
+        Poll::Ready(())
     }
 
     /// Until the gateway has no time left.

@@ -38,7 +38,7 @@ impl<T: Send + 'static> Future for Attended<T> {
         // The work's own fault is no fault of the connection that it is done for.
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
         match polled {
-            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(outcome)) => {
                 self.work = None;
                 Poll::Ready(Ok(outcome))

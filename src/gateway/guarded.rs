@@ -253,13 +253,13 @@ impl Gateway {
         let attempt = Attended::new(attempt.run(), &self.arbiter.shared().tasks);
         let until = Clock::lately() + upstream.settings().response_timeout;
         match heard_of(attempt, listener, self.alarms.lend(), until).await {
-            Heard::Answer(answer) => answer.map(|response| (response, Verdict::Executed)),
-            // It panicked, and the permit it dropped means doubt.
-            Heard::Nothing => {
+            Ok(answer) => answer.map(|response| (response, Verdict::Executed)),
+            // The permit that it dropped means doubt.
+            Err(Unheard::Lost) => {
                 let again = marked.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
                 Err(Problem::UpstreamFailed { again })
             }
-            Heard::NotYet => {
+            Err(Unheard::Late) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
                 let running = upstream.settings().response_timeout;
@@ -300,13 +300,12 @@ impl Gateway {
     }
 }
 
-/// What a client has heard of its attempt.
-enum Heard {
-    Answer(Delivery),
-    /// It has ended without an answer.
-    Nothing,
-    /// The client waits no longer.
-    NotYet,
+/// Why a client has no answer.
+enum Unheard {
+    /// There is none: the attempt has panicked.
+    Lost,
+    /// It waits no longer.
+    Late,
 }
 
 /// Waits for an attempt's answer, and works on it meanwhile.
@@ -315,16 +314,16 @@ async fn heard_of(
     listener: Listener<Delivery>,
     mut alarm: Lent,
     until: Instant,
-) -> Heard {
+) -> Result<Delivery, Unheard> {
     poll_fn(|cx| {
         let ended = Pin::new(&mut attempt).poll(cx);
         if let Some(delivery) = listener.take() {
-            return Poll::Ready(Heard::Answer(delivery));
+            return Poll::Ready(Ok(delivery));
         }
         match ended {
-            Poll::Ready(Ok(Some(delivery))) => Poll::Ready(Heard::Answer(delivery)),
-            Poll::Ready(Ok(None) | Err(Panicked)) => Poll::Ready(Heard::Nothing),
-            Poll::Pending => alarm.poll_until(cx, until).map(|()| Heard::NotYet),
+            Poll::Ready(Ok(Some(delivery))) => Poll::Ready(Ok(delivery)),
+            Poll::Ready(Ok(None) | Err(Panicked)) => Poll::Ready(Err(Unheard::Lost)),
+            Poll::Pending => alarm.poll_until(cx, until).map(|()| Err(Unheard::Late)),
         }
     })
     .await

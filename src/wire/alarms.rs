@@ -58,7 +58,7 @@ mod tests {
         let (alarms, start) = (Alarms::default(), Clock::instant());
         let until = |after: u64| start + Duration::from_millis(after);
         let mut first = alarms.lend();
-        poll_fn(|cx| Poll::Ready(assert!(first.poll_until(cx, until(60_000)).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(first.poll_until(cx, until(60_000)).is_pending())).await);
         drop(first);
         let mut second = alarms.lend();
         poll_fn(|cx| second.poll_until(cx, until(20))).await;

@@ -1,7 +1,5 @@
 //! Outcomes that the store did not take: they wait, are written once it is back, and are known to duplicates before.
 
-use std::sync::Arc;
-
 use oncegate::arbiter::Unsettled;
 use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Settled, State};
 use tokio::task::JoinHandle;
