@@ -270,16 +270,15 @@ impl Parts {
         let clock = Clock::system();
         let metrics = Arc::new(Metrics::new()?);
         let closing = Closing::default();
-        let store = store(&settings, &clock)?;
         let access = Arc::new(AccessLog::new(settings.server.workers, Arc::clone(&metrics)));
-        if let Some(settings) = settings.access_log.clone() {
-            access.turn(settings.open().map_err(StartError::AccessLog)?).map_err(StartError::Thread)?;
-        }
-        let filter = Filter::new(settings.filter, clock.clone())?;
-        let kept = settings.store.journal.as_ref();
-        let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(&metrics))).transpose()?;
-        let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(&metrics), clock);
-        let state = State::new(settings, metrics, Arc::clone(&access), closing.clone(), shared.tasks.clone())?;
+        let store = store::open(&settings.store, &clock)?;
+        let (shared, state) = std::thread::scope(|scope| {
+            // Its answer takes as long as all the rest.
+            let asked = scope.spawn(|| ask(&store));
+            let built = Self::build(settings, &store, &metrics, &access, &closing, clock);
+            asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            built
+        })?;
         Ok(Self {
             arbiter: Arc::new(shared),
             live: Arc::new(Live::new(state)),
@@ -290,6 +289,27 @@ impl Parts {
             closing,
             end: CancellationToken::new(),
         })
+    }
+
+    /// What workers share, and the first configuration in force.
+    fn build(
+        settings: Settings,
+        store: &Opened,
+        metrics: &Arc<Metrics>,
+        access: &Arc<AccessLog>,
+        closing: &Closing,
+        clock: Clock,
+    ) -> Result<(arbiter::Shared, State), StartError> {
+        if let Some(settings) = settings.access_log.clone() {
+            access.turn(settings.open().map_err(StartError::AccessLog)?).map_err(StartError::Thread)?;
+        }
+        let filter = Filter::new(settings.filter, clock.clone())?;
+        let kept = settings.store.journal.as_ref();
+        let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(metrics))).transpose()?;
+        let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(metrics), clock);
+        let tasks = shared.tasks.clone();
+        let state = State::new(settings, Arc::clone(metrics), Arc::clone(access), closing.clone(), tasks)?;
+        Ok((shared, state))
     }
 
     /// Clients' listeners, one for each worker, and the operators'. A socket that the process was started with goes
@@ -329,12 +349,10 @@ impl Parts {
     }
 }
 
-fn store(settings: &Settings, clock: &Clock) -> Result<Opened, StartError> {
-    let store = store::open(&settings.store, clock)?;
-    match runtime().map_err(StartError::Thread)?.block_on(store.refusal()) {
-        Some(reason) => Err(StartError::Refused(reason)),
-        None => Ok(store),
-    }
+/// Whether the store may be used, as far as it says so now.
+fn ask(store: &Opened) -> Result<(), StartError> {
+    let refusal = runtime().map_err(StartError::Thread)?.block_on(store.refusal());
+    refusal.map_or(Ok(()), |reason| Err(StartError::Refused(reason)))
 }
 
 fn runtime() -> io::Result<Runtime> {

@@ -1,16 +1,12 @@
 //! One HTTP/1 connection to a server, used by one request at a time. Which one a request gets is the pool's matter.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustls::ProtocolVersion;
 
 use super::stream::Stream;
 use crate::clock::Clock;
-
-/// From how long on an idle connection is looked at without the event loop. Under load, connections pass from one request
-/// to the next in less.
-const REST: Duration = Duration::from_millis(1);
 
 /// An open connection, in use by one request or idle. Dropped, it closes, whatever is going on.
 pub(super) struct Connection {
@@ -42,11 +38,11 @@ impl Connection {
         self.stream.news().is_ready()
     }
 
-    /// The same before it is used again, after so long. The socket itself is asked too where the server may well have closed
-    /// it since the event loop's last look: after a first answer, as there are servers that close after each without a
-    /// word; and after a rest, as servers end these.
-    pub(super) fn is_over_after(&mut self, rest: Duration) -> bool {
-        self.is_over() || (self.answers == 1 || rest >= REST) && self.stream.look().is_ready()
+    /// The same before it is used again. The socket itself is asked too `if_rested`, since its server may have closed it
+    /// after the event loop's last look; and after a first answer, as there are servers that close after each without a
+    /// word.
+    pub(super) fn is_over_now(&mut self, if_rested: bool) -> bool {
+        self.is_over() || (self.answers == 1 || if_rested) && self.stream.look().is_ready()
     }
 
     /// Whether a server that turns down this gateway's certificate cannot have read the present request. TLS 1.3 lets

@@ -15,6 +15,10 @@ use super::way::Way;
 use super::{NotSent, Protocol, Server, Settings, http2};
 use crate::clock::Clock;
 
+/// From how long on a connection that lay idle is looked at without the event loop, where its server has not been seen to
+/// close sooner. Servers that do so after a time wait for seconds; under load, connections rest for a moment only.
+const REST: Duration = Duration::from_millis(20);
+
 /// One worker's connections to one address of a server.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -32,8 +36,17 @@ pub(super) struct Pool {
     pub(super) preserve_header_case: bool,
     /// What goes on when its request is answered.
     pub(super) tasks: TaskTracker,
-    /// Oldest first. None: nothing is kept any longer.
-    idle: Mutex<Option<VecDeque<Idle>>>,
+    /// None: nothing is kept any longer.
+    idle: Mutex<Option<Lying>>,
+}
+
+/// What lies idle.
+#[derive(Debug)]
+struct Lying {
+    /// Oldest first.
+    connections: VecDeque<Idle>,
+    /// After what rest a connection is looked at. A server that has closed one sooner may do so again.
+    restless: Duration,
 }
 
 #[derive(Debug)]
@@ -54,18 +67,23 @@ impl Pool {
             idle_connections: settings.idle_connections,
             connection_age: settings.connection_age,
             preserve_header_case: settings.preserve_header_case,
+            idle: Mutex::new(Some(Lying { connections: VecDeque::new(), restless: REST })),
             tasks: tasks.clone(),
-            idle: Mutex::new(Some(VecDeque::new())),
         }
     }
 
     /// The idle connection that was used last, unless it has been idle for too long, is too old or is over.
     pub(super) fn take(&self) -> Option<Connection> {
         let now = Clock::instant();
+        let mut idle = self.idle();
+        let idle = idle.as_mut()?;
         loop {
-            let Idle { mut connection, since } = self.idle().as_mut()?.pop_back()?;
+            let Idle { mut connection, since } = idle.connections.pop_back()?;
             let rest = now.saturating_duration_since(since);
-            if self.is_fresh(rest, &connection, now) && !connection.is_over_after(rest) {
+            if connection.is_over_now(rest >= idle.restless) {
+                // It closed somewhere in between.
+                idle.restless = idle.restless.min(rest / 2);
+            } else if self.is_fresh(rest, &connection, now) {
                 return Some(connection);
             }
         }
@@ -76,6 +94,7 @@ impl Pool {
         let now = Clock::instant();
         let mut idle = self.idle();
         let Some(idle) = idle.as_mut() else { return };
+        let idle = &mut idle.connections;
         while idle.front_mut().is_some_and(|oldest| self.is_past(oldest, now)) {
             idle.pop_front();
         }
@@ -91,7 +110,7 @@ impl Pool {
         }
         let now = Clock::instant();
         if let Some(idle) = self.idle().as_mut() {
-            idle.retain_mut(|idle| !self.is_past(idle, now));
+            idle.connections.retain_mut(|idle| !self.is_past(idle, now));
         }
     }
 
@@ -118,7 +137,7 @@ impl Pool {
         rest < self.idle_timeout && now.saturating_duration_since(connection.made()) < self.connection_age
     }
 
-    fn idle(&self) -> MutexGuard<'_, Option<VecDeque<Idle>>> {
+    fn idle(&self) -> MutexGuard<'_, Option<Lying>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

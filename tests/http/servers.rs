@@ -171,7 +171,7 @@ fn connections_that_close_at_any_moment_cost_no_order() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     println!("{unknown} of {} unknown, over {} connections", THREADS * EACH, upstream.connections());
-    assert!(unknown <= THREADS * EACH / 20, "{unknown} in doubt");
+    assert!(unknown <= THREADS * EACH / 40, "{unknown} in doubt");
     assert!(upstream.connections() >= 30, "only {} connections: nothing was closed", upstream.connections());
 }
 

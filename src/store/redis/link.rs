@@ -348,7 +348,10 @@ impl Place {
 }
 
 async fn connect(terms: Arc<Terms>, place: Place, sets_clock: bool, begin: Instant) -> Result<Arc<Live>, StoreError> {
-    tokio::time::sleep_until(begin.into()).await;
+    // The runtime's timers round up to a millisecond, which the first connection has no reason to wait.
+    if begin > Clock::instant() {
+        tokio::time::sleep_until(begin.into()).await;
+    }
     let limit = Deadline::within(terms.timeout.max(CONNECT_AT_LEAST));
     let live =
         limit.hold(open(&terms, &place, sets_clock, limit)).await.and_then(|opened| opened).map_err(|error| {
