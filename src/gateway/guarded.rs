@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use http::{Request, request};
 
 use super::again;
+use super::asker::Asker;
 use super::attempt::{Attempt, Delivery};
 use super::attended::{Attended, Listener, Panicked, Pipe};
 use super::duplicate::{Key, tell};
@@ -245,7 +246,7 @@ impl Gateway {
             marked,
             alarm: self.alarms.lend(),
             client,
-            entry: routed.entry.clone(),
+            asker: Asker::of(routed),
             slot,
             body: read.hold,
             permit,
