@@ -10,16 +10,17 @@ use oncegate::store::filter::{Filter, Settings};
 
 use super::at_most;
 
-/// A filter with 1,000 operations in it, all of them in the generation before, and one more operation.
+/// A filter with 1,000 operations in it, all of them in the generation before, some in this one, and one more.
 fn used(_: ()) -> (Filter, OperationId) {
     let clock = Clock::manual(Time(1_790_000_000_000));
     let lifetime = Duration::from_hours(1);
-    let settings = Settings { capacity: 1_000_000, false_positive_rate: 0.000_01, lifetime };
+    let settings = Settings { capacity: 50_000, false_positive_rate: 0.000_01, lifetime };
     let filter = Filter::new(settings, clock.clone()).unwrap();
     (0..1_000).for_each(|number| filter.insert(&id(number)));
     clock.advance(lifetime);
     filter.rotate_if_due();
-    filter.insert(&id(2_000));
+    // So many that no block is made for the one more.
+    (2_000..2_300).for_each(|number| filter.insert(&id(number)));
     (filter, id(1_000))
 }
 
