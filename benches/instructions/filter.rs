@@ -34,7 +34,7 @@ fn id(number: u64) -> OperationId {
 }
 
 #[library_benchmark]
-#[bench::first(args = ((),), setup = used, config = at_most(2_020))]
+#[bench::first(args = ((),), setup = used, config = at_most(2_640))]
 fn check_and_insert((filter, id): (Filter, OperationId)) -> (Filter, bool) {
     let known = filter.check(black_box(&id));
     filter.insert(black_box(&id));
@@ -42,7 +42,7 @@ fn check_and_insert((filter, id): (Filter, OperationId)) -> (Filter, bool) {
 }
 
 #[library_benchmark]
-#[bench::again(args = ((),), setup = used, config = at_most(1_270))]
+#[bench::again(args = ((),), setup = used, config = at_most(1_580))]
 fn check((filter, _): (Filter, OperationId)) -> (Filter, bool) {
     let known = filter.check(black_box(&id(2_000)));
     (filter, black_box(known))
