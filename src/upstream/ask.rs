@@ -80,7 +80,8 @@ impl Heard {
     }
 
     fn response(self, body: Incoming, spelled: bool) -> Response<Incoming> {
-        let mut response = Response::new(body);
+        let spelling = spelled.then(|| Spelling::of(self.head.clone(), &self.answer.spans));
+        let mut response = Response::new(body.spelled(spelling));
         *response.status_mut() = self.answer.status;
         *response.version_mut() = self.answer.version;
         *response.headers_mut() = self.fields;
@@ -91,9 +92,6 @@ impl Heard {
             && let Ok(reason) = ReasonPhrase::try_from(reason)
         {
             response.extensions_mut().insert(reason);
-        }
-        if spelled {
-            response.extensions_mut().insert(Spelling::of(self.head, &self.answer.spans));
         }
         response
     }
