@@ -25,6 +25,8 @@ pub struct Lines {
 struct Entry {
     /// The attempt that runs here, if one does.
     running: Option<Running>,
+    /// Those whose lease was lost, and whose operation `running` has taken over: they wait for late answers.
+    displaced: Vec<Running>,
     line: Option<Arc<Line>>,
 }
 
@@ -81,7 +83,10 @@ impl Lines {
     pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) -> Arc<Told> {
         let told = Arc::new(Told::default());
         let running = Running { attempt, told: Arc::clone(&told) };
-        self.with(&id, |shard| shard.entry(id).or_default().running = Some(running));
+        self.with(&id, |shard| {
+            let entry = shard.entry(id).or_default();
+            entry.displaced.extend(entry.running.replace(running));
+        });
         // After it can be found: it is told by whoever gives all up, or here.
         if self.given_up.load(Ordering::SeqCst) {
             told.is_given_up();
@@ -94,7 +99,7 @@ impl Lines {
         self.given_up.store(true, Ordering::SeqCst);
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.values().filter_map(|entry| entry.running.as_ref()).for_each(|running| running.told.is_given_up());
+            shard.values().flat_map(Entry::all).for_each(|running| running.told.is_given_up());
         }
     }
 
@@ -113,9 +118,11 @@ impl Lines {
             let entry = shard.get_mut(id)?;
             if entry.runs(attempt) {
                 entry.running = None;
+            } else {
+                entry.displaced.retain(|displaced| displaced.attempt != attempt);
             }
             let line = entry.line.clone();
-            if line.is_none() && entry.running.is_none() {
+            if entry.is_over() {
                 shard.remove(id);
             }
             line
@@ -149,6 +156,14 @@ impl Lines {
 }
 
 impl Entry {
+    fn all(&self) -> impl Iterator<Item = &Running> {
+        self.running.iter().chain(&self.displaced)
+    }
+
+    fn is_over(&self) -> bool {
+        self.line.is_none() && self.all().next().is_none()
+    }
+
     fn runs(&self, attempt: AttemptId) -> bool {
         self.running.as_ref().is_some_and(|running| running.attempt == attempt)
     }
@@ -175,10 +190,34 @@ impl Drop for Place<'_> {
             }
             if let Some(entry) = shard.get_mut(&self.id) {
                 entry.line = None;
-                if entry.running.is_none() {
+                if entry.is_over() {
                     shard.remove(&self.id);
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// One that has lost its lease waits for a late answer yet.
+    #[test]
+    fn whoever_gives_all_up_tells_also_attempts_that_another_has_taken_over_from() {
+        let (lines, id) = (Lines::new(1), OperationId([7; 32]));
+        let attempts = [1, 2, 3].map(|number| AttemptId([number; 16]));
+        let told = attempts.map(|attempt| lines.begin(id, attempt));
+        lines.end(&id, attempts[1]);
+        lines.give_up();
+        let is_given_up = |told: &Told| pin!(told.given_up()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert_eq!(told.map(|told| is_given_up(&told)), [true, false, true]);
+        lines.end(&id, attempts[2]);
+        assert!(!lines.runs_here(&id));
+        lines.end(&id, attempts[0]);
+        assert!(lines.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 }
