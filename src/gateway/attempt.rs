@@ -12,8 +12,8 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::asker::Asker;
 use super::body::{Body, Gathered, Piece, count};
-use super::entry::Entry;
 use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
 use super::settings::{Guard, SafeMethods};
@@ -28,7 +28,7 @@ use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, head
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
 
-/// Everything an attempt needs; nothing of the client's connection but a pipe.
+/// Everything an attempt needs; of the client's connection a pipe, and a word about interim answers.
 pub(super) struct Attempt {
     pub permit: Permit,
     pub request: Request<Outgoing>,
@@ -46,8 +46,8 @@ pub(super) struct Attempt {
     /// When the gateway stops and has no time left.
     pub give_up: CancellationToken,
     pub client: oneshot::Sender<Delivery>,
-    /// The client's line in the access log.
-    pub entry: Option<Arc<Entry>>,
+    /// On whose behalf it runs.
+    pub asker: Asker,
     /// What the attempt holds of the gateway's limits while it runs: its place,
     pub slot: Slot,
     /// and its request's body.
@@ -104,7 +104,7 @@ impl Attempt {
                 hear(self.guard.outcome_headers, headers, &operation, &self.route)
             },
             metrics: &self.metrics,
-            entry: self.entry.as_deref(),
+            asker: &self.asker,
         };
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let ended = if !self.marked || self.permit.may_begin() {
@@ -223,15 +223,14 @@ struct Wire<'a> {
     /// What the upstream itself says of the operation.
     heard: &'a (dyn Fn(&HeaderMap) -> Word + Sync),
     metrics: &'a Metrics,
-    entry: Option<&'a Entry>,
+    asker: &'a Asker,
 }
 
 impl Wire<'_> {
     async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
         let started = Clock::instant();
-        let told = |server| self.entry.iter().for_each(|entry| entry.goes_to(server));
         // Boxed: what an attempt is made of is moved with it, and this is the most of it.
-        let answer = Box::pin(self.upstream.send_telling(request, told)).await;
+        let answer = Box::pin(self.upstream.send_for(request, self.asker)).await;
         (self.answered)(started.elapsed());
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),

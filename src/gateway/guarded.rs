@@ -7,6 +7,7 @@ use http::{Request, request};
 use tokio::sync::oneshot;
 
 use super::again;
+use super::asker::Asker;
 use super::attempt::Attempt;
 use super::duplicate::{Key, tell};
 use super::limits::Hold;
@@ -240,7 +241,7 @@ impl Gateway {
             marked,
             give_up: self.arbiter.shared().give_up.clone(),
             client,
-            entry: routed.entry.clone(),
+            asker: Asker::of(routed),
             slot,
             body: read.hold,
             permit,

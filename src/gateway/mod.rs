@@ -1,6 +1,7 @@
 //! Door 1: HTTP. One request's way is on this screen; what each step does is in the files beside it.
 
 mod again;
+mod asker;
 mod attempt;
 mod body;
 mod caller;
@@ -52,7 +53,7 @@ use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::access::{AccessLog, Pen};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Kinds, Manner, Via};
-use crate::upstream::{Fleet, Listening, Outgoing, Upstream, headers, on_interim};
+use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Inbound, OnUpgrade};
 use entry::Entry;
@@ -107,8 +108,6 @@ struct Routed<'a> {
     trusted: bool,
     /// Of what kinds its fields are.
     kinds: Kinds,
-    /// For as long as the client waits for the answer's head.
-    listening: Listening,
     /// The parameters of its path that the route's scope asks for.
     parameters: Vec<(String, String)>,
     /// Its line in the access log.
@@ -306,9 +305,9 @@ impl Gateway {
         if wish != Wish::WebSocket || !route.websocket {
             head.extensions.remove::<OnUpgrade>();
         }
-        let (parameters, listening) = (place.parameters(route), Listening::default());
+        let parameters = place.parameters(route);
         let entry = tally.entry().cloned();
-        let routed = Routed { index, route, metrics, target, client, trusted, kinds, listening, parameters, entry };
+        let routed = Routed { index, route, metrics, target, client, trusted, kinds, parameters, entry };
         match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
             None => Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
@@ -380,9 +379,6 @@ impl Gateway {
         if let Some(entry) = &routed.entry {
             entry.goes_on(&head.headers);
         }
-        let mut request = Request::from_parts(head, body);
-        let client = Arc::clone(routed.client);
-        on_interim(&mut request, &routed.listening, move |head| client.exchange.interim(head));
-        request
+        Request::from_parts(head, body)
     }
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Response, StatusCode, request};
 
+use super::asker::Asker;
 use super::body::Body;
-use super::entry::Entry;
 use super::problem::Problem;
 use super::tally::Tally;
 use super::{Answer, Gateway, Routed, upgrade};
@@ -42,7 +42,7 @@ impl Gateway {
         if wish.is_some() {
             upgrade::set(request.headers_mut());
         }
-        let answer = exchange(upstream, request, upload.as_ref(), end, routed.entry.as_deref()).await;
+        let answer = exchange(upstream, request, &Asker::of(routed), upload.as_ref(), end).await;
         metrics.answered(started.elapsed());
         match answer {
             Ok(response) => {
@@ -101,14 +101,13 @@ impl Gateway {
 async fn exchange(
     upstream: &Upstream,
     request: Request<Outgoing>,
+    asker: &Asker,
     upload: Option<&Upload>,
     end: Option<Instant>,
-    entry: Option<&Entry>,
 ) -> Result<Response<Incoming>, Missing> {
-    let told = |server| entry.iter().for_each(|entry| entry.goes_to(server));
     tokio::select! {
         biased;
-        answer = upstream.send_telling(request, told) => answer.map_err(Missing::Failed),
+        answer = upstream.send_for(request, asker) => answer.map_err(Missing::Failed),
         () = overdue(upload, upstream.settings().response_timeout) => Err(Missing::TimedOut(Timeout::Response)),
         () = passed(end) => Err(Missing::TimedOut(Timeout::Total)),
     }

@@ -26,7 +26,7 @@ impl Claims {
     pub fn read(payload: impl Into<Bytes>) -> Option<Self> {
         let text = payload.into();
         let scan = json::scan(&text, [], &[], []).ok()?;
-        (scan.canonical.first() == Some(&b'{') && !scan.duplicates).then_some(Self { text })
+        (scan.canonical(&text).first() == Some(&b'{') && !scan.duplicates).then_some(Self { text })
     }
 
     /// How many bytes they take.

@@ -92,6 +92,10 @@ pub(super) fn encodings(headers: &HeaderMap) -> Vec<Vec<u8>> {
 }
 
 fn essence(value: &[u8]) -> Cow<'_, [u8]> {
+    if value == b"application/json" {
+        // Most are, and nothing is to be done to it.
+        return value.into();
+    }
     let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
     lower_case(value[..end].trim_ascii())
 }

@@ -123,7 +123,8 @@ pub fn explain(settings: &Settings, request: &Request) -> Result<Explanation, Re
         }),
         body: canonical.form,
         decoded: body.entity().decoded,
-        canonical_json: canonical_json.map(|scan| String::from_utf8_lossy(&scan.canonical).into_owned()),
+        canonical_json: canonical_json
+            .map(|scan| String::from_utf8_lossy(scan.canonical(&body.entity().bytes)).into_owned()),
         probe,
         raw: fingerprint::raw(request, &settings.fingerprint),
         raw_parts: parts(fingerprint::RAW, |frame| fingerprint::frame_raw(frame, request, &settings.fingerprint)),

@@ -80,9 +80,8 @@ pub(super) fn frame_canonical(
     frame.label("path").part(&request.path);
     let query = request.query.as_deref().unwrap_or_default().as_bytes();
     query::frame_sorted(frame, "query", query, &settings.ignore_query, &settings.typed.query);
-    let types = || content::essences(&request.headers);
-    frame.label("content type").count(types().count());
-    types().for_each(|essence| frame.part(essence));
+    frame.label("content type").count(request.headers.get_all(CONTENT_TYPE).iter().count());
+    content::essences(&request.headers).for_each(|essence| frame.part(essence));
     frame_counted_headers(frame, &entity.encodings, request, settings);
     frame_body(frame, entity, settings, scanned)
 }
@@ -147,7 +146,7 @@ fn frame_body(
             let own = if scanned.is_none() { Some(scan(entity, settings, [])) } else { None };
             if let Some(Ok(scan)) = scanned.or(own.as_ref()).filter(|scan| !has_duplicates(scan)) {
                 frame.label("body read as").part("json");
-                frame.label("body").part(&scan.canonical);
+                frame.label("body").part(scan.canonical(&entity.bytes));
                 return BodyForm::Json;
             }
         }

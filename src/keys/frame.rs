@@ -1,12 +1,13 @@
 //! Length-framed hashing: what is hashed can be taken apart in one way only, so no separator can be forged.
 //! It does not know what the parts mean.
 
+#![expect(clippy::inline_always, reason = "a frame that is moved is copied, which costs as much as its work")]
+
 use sha2::{Digest, Sha256};
 
+pub(super) use super::hasher::Hash;
+use super::hasher::Hasher;
 use crate::machine::Print;
-
-/// A whole SHA-256.
-pub(super) type Hash = [u8; 32];
 
 /// One thing that went into a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,16 +31,10 @@ pub enum Hashed {
     Digest(Vec<u8>, Vec<Framed>),
 }
 
-/// So many bytes are hashed at once: most parts are short, and each update costs more than its bytes.
-const AT_ONCE: usize = 256;
-
 /// A SHA-256 over framed parts. One that is shown remembers them, by the names that they are given in between.
 pub(super) struct Frame {
-    hash: Sha256,
-    /// What is still to be hashed.
-    held: [u8; AT_ONCE],
-    length: usize,
-    shown: Option<Shown>,
+    hasher: Hasher,
+    shown: Option<Box<Shown>>,
 }
 
 #[derive(Default)]
@@ -51,63 +46,73 @@ struct Shown {
 
 impl Frame {
     /// Begins a frame. Frames of different domains never collide.
+    #[inline(always)]
     pub(super) fn new(domain: &str) -> Self {
         Self::begin(domain, None)
     }
 
     /// Begins a frame that can be shown.
     pub(super) fn shown(domain: &str) -> Self {
-        Self::begin(domain, Some(Shown::default()))
+        Self::begin(domain, Some(Box::default()))
     }
 
     /// Begins a frame whose digest is to be a part of this one.
     pub(super) fn inner(&self, domain: &str) -> Self {
-        Self::begin(domain, self.shown.is_some().then(Shown::default))
+        Self::begin(domain, self.shown.is_some().then(Box::default))
     }
 
-    fn begin(domain: &str, shown: Option<Shown>) -> Self {
-        let mut frame = Self { hash: Sha256::new(), held: [0; AT_ONCE], length: 0, shown };
+    #[inline(always)]
+    fn begin(domain: &str, shown: Option<Box<Shown>>) -> Self {
+        let mut frame = Self { hasher: Hasher::new(), shown };
         frame.label("domain").part(domain);
         frame
     }
 
     /// Says what the next parts are.
+    #[inline]
     pub(super) fn label(&mut self, label: &'static str) -> &mut Self {
         if let Some(shown) = &mut self.shown {
-            shown.item.clear();
-            shown.label = label;
+            shown.label(String::new(), label);
         }
         self
     }
 
     /// Says what the next parts are, and of which one of a kind.
+    #[inline]
     pub(super) fn label_of(&mut self, kind: &str, name: impl AsRef<[u8]>, label: &'static str) -> &mut Self {
         if let Some(shown) = &mut self.shown {
-            shown.item = format!("{kind} {}", String::from_utf8_lossy(name.as_ref()));
-            shown.label = label;
+            shown.label(format!("{kind} {}", String::from_utf8_lossy(name.as_ref())), label);
         }
         self
     }
 
     /// One part: its length, then its bytes.
+    #[inline]
     pub(super) fn part(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.framed(bytes);
-        self.show(|| Hashed::Part(bytes.to_vec()));
+        self.hasher.add_framed(bytes);
+        if let Some(shown) = &mut self.shown {
+            shown.show(Hashed::Part(bytes.to_vec()));
+        }
     }
 
     /// A part that is the digest of other parts.
     pub(super) fn digest(&mut self, mut inner: Self) {
         let framed = inner.take_shown();
         let digest = inner.finish();
-        self.framed(&digest);
-        self.show(|| Hashed::Digest(digest.to_vec(), framed));
+        self.hasher.add_framed(&digest);
+        if let Some(shown) = &mut self.shown {
+            shown.show(Hashed::Digest(digest.to_vec(), framed));
+        }
     }
 
     /// How many parts of a kind follow.
+    #[inline]
     pub(super) fn count(&mut self, count: usize) {
-        self.add(&(count as u64).to_be_bytes());
-        self.show(|| Hashed::Count(count as u64));
+        self.hasher.add(&(count as u64).to_be_bytes());
+        if let Some(shown) = &mut self.shown {
+            shown.show(Hashed::Count(count as u64));
+        }
     }
 
     /// A part that may be absent, which is not the same as empty.
@@ -124,47 +129,26 @@ impl Frame {
         parts.for_each(|part| self.part(part));
     }
 
+    #[inline(always)]
     pub(super) fn finish(mut self) -> Hash {
-        self.hash.update(&self.held[..self.length]);
-        self.hash.finalize().into()
+        self.hasher.finish()
     }
 
     /// What was framed so far; nothing unless it is shown.
     pub(super) fn take_shown(&mut self) -> Vec<Framed> {
         self.shown.take().map(|shown| shown.framed).unwrap_or_default()
     }
+}
 
-    fn framed(&mut self, bytes: &[u8]) {
-        self.add(&(bytes.len() as u64).to_be_bytes());
-        self.add(bytes);
+impl Shown {
+    #[cold]
+    fn label(&mut self, item: String, label: &'static str) {
+        (self.item, self.label) = (item, label);
     }
 
-    #[inline]
-    fn add(&mut self, bytes: &[u8]) {
-        let end = self.length + bytes.len();
-        if let Some(place) = self.held.get_mut(self.length..end) {
-            place.copy_from_slice(bytes);
-            self.length = end;
-        } else {
-            self.overflow(bytes);
-        }
-    }
-
-    /// Hashes what is held, and with it what does not go in as well.
-    fn overflow(&mut self, bytes: &[u8]) {
-        self.hash.update(&self.held[..self.length]);
-        self.length = 0;
-        if bytes.len() > AT_ONCE {
-            self.hash.update(bytes);
-        } else {
-            self.add(bytes);
-        }
-    }
-
-    fn show(&mut self, hashed: impl FnOnce() -> Hashed) {
-        if let Some(shown) = &mut self.shown {
-            shown.framed.push(Framed { item: shown.item.clone(), label: shown.label, hashed: hashed() });
-        }
+    #[cold]
+    fn show(&mut self, hashed: Hashed) {
+        self.framed.push(Framed { item: self.item.clone(), label: self.label, hashed });
     }
 }
 

@@ -12,6 +12,7 @@ mod difference;
 mod explain;
 mod fingerprint;
 mod frame;
+mod hasher;
 mod header;
 mod inquiry;
 mod issued;

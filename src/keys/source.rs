@@ -254,10 +254,11 @@ impl<'a> Body<'a> {
     pub(super) fn whole_json(&self) -> Option<Cow<'_, [u8]>> {
         if self.settings.fingerprint.ignore_json.is_empty() {
             let scan = self.scanned().as_ref().ok().filter(|scan| !scan.duplicates)?;
-            return Some(Cow::Borrowed(&scan.canonical));
+            return Some(Cow::Borrowed(scan.canonical(&self.entity().bytes)));
         }
-        let scan = json::scan(&self.entity().bytes, [], &[], []).ok().filter(|scan| !scan.duplicates)?;
-        Some(Cow::Owned(scan.canonical))
+        let body = &self.entity().bytes;
+        let scan = json::scan(body, [], &[], []).ok().filter(|scan| !scan.duplicates)?;
+        Some(Cow::Owned(scan.canonical(body).to_vec()))
     }
 
     fn scanned(&self) -> &Result<Scan, Fault> {

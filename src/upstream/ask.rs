@@ -10,9 +10,9 @@ use http::header::UPGRADE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
 
+use super::behalf::{self, Behalf};
 use super::connection::Connection;
 use super::exchange::Exchange;
-use super::interim::Ear;
 use super::outcome::{Broken, Tried, judge};
 use super::pool::Pool;
 use super::received::Received;
@@ -29,13 +29,14 @@ impl Connection {
     pub(super) async fn send(
         self,
         request: &mut Request<Outgoing>,
+        behalf: &dyn Behalf,
         home: Option<&Arc<Pool>>,
     ) -> Result<Response<Incoming>, Tried> {
-        let mut exchange = Exchange::new(self, request);
+        let mut exchange = Exchange::new(self, request, behalf.spelling());
         let mut answers = Answers::new(Limits::ANSWER);
         answers.asked(request.method() == Method::HEAD);
         let mut came = BytesMut::new();
-        match poll_fn(|cx| exchange.poll_head(request, &mut answers, &mut came, cx)).await {
+        match poll_fn(|cx| exchange.poll_head(request.body_mut(), behalf, &mut answers, &mut came, cx)).await {
             Ok(answer) => match Heard::of(answer, answers, came) {
                 Ok(heard) if heard.answer.status == StatusCode::SWITCHING_PROTOCOLS => exchange.switch(request, heard),
                 Ok(heard) => Ok(exchange.hand_over(request, heard, home)),
@@ -102,13 +103,14 @@ impl Exchange {
     /// Until the answer's head is whole; what came behind it is left.
     fn poll_head(
         &mut self,
-        request: &mut Request<Outgoing>,
+        body: &mut Outgoing,
+        behalf: &dyn Behalf,
         answers: &mut Answers,
         came: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Answer, Broken>> {
         loop {
-            if ready!(self.poll_more(request.body_mut(), came, cx))? == 0 {
+            if ready!(self.poll_more(body, came, cx))? == 0 {
                 return Poll::Ready(Err(Stopped::Wire(closed()).into()));
             }
             while let Some(answer) = answers.head(came)? {
@@ -116,16 +118,19 @@ impl Exchange {
                     return Poll::Ready(Ok(answer));
                 }
                 let head = came.split_to(answer.length).freeze();
-                if let Some(ear) = request.extensions().get::<Ear>() {
-                    ear.hear(answer.status, heads::fields(&head, &answer.spans).ok_or(Broken::Field)?);
-                }
+                behalf::tell(behalf, answer.status, heads::fields(&head, &answer.spans).ok_or(Broken::Field)?);
             }
         }
     }
 
     /// An answer whose body owns the connection until that is whole.
-    fn hand_over(self, request: &mut Request<Outgoing>, heard: Heard, home: Option<&Arc<Pool>>) -> Response<Incoming> {
-        let (answers, came) = (heard.answers.clone(), heard.body.clone());
+    fn hand_over(
+        self,
+        request: &mut Request<Outgoing>,
+        mut heard: Heard,
+        home: Option<&Arc<Pool>>,
+    ) -> Response<Incoming> {
+        let (answers, came) = (heard.answers.clone(), std::mem::take(&mut heard.body));
         let inward = self.inward(request.body_mut(), home, heard.answer.keep_alive);
         let body = if heard.whole {
             inward.end(heard.clean);

@@ -57,7 +57,7 @@ async fn ask(endpoint: &Endpoint, check: &HealthCheck) -> Result<(), String> {
     let answer = if let Some(shared) = &pool.shared {
         shared.send(&mut request).await
     } else {
-        pool.connect().await.map_err(|why| why.to_string())?.send(&mut request, None).await
+        pool.connect().await.map_err(|why| why.to_string())?.send(&mut request, &(), None).await
     };
     let status = answer.map_err(|tried| tried.to_string())?.status();
     let status = status.as_u16();

@@ -1,6 +1,5 @@
 //! Sends one request, at most once. Which answers count, and what a failure means, is decided above.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body;
 use tokio_util::task::TaskTracker;
 
+use super::behalf::Behalf;
 use super::connection::Connection;
 use super::fleet::Fleet;
 use super::outcome::Tried;
@@ -43,8 +43,8 @@ impl Upstream {
         self.fleet.settings()
     }
 
-    /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection. `told` hears
-    /// of every server that it is to go to.
+    /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection. It goes on
+    /// somebody's behalf, who hears of its way.
     ///
     /// A request goes to a second connection or a second server only with proof that nothing of it was sent, or none of
     /// it processed, so the upstream acts on it at most once. Dropping the future closes the connection, or its stream on
@@ -52,10 +52,10 @@ impl Upstream {
     ///
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
-    pub async fn send_telling(
+    pub async fn send_for(
         &self,
         mut request: Request<Outgoing>,
-        told: impl Fn(SocketAddr) + Send + Sync,
+        behalf: &dyn Behalf,
     ) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
         for_the_wire(&mut request);
@@ -63,9 +63,9 @@ impl Upstream {
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
         let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
-            told(run.address());
+            behalf.goes_to(run.address());
             self.address(&mut request, run.pool(self.worker));
-            match through(run.pool(self.worker), &mut request, self.settings()).await {
+            match through(run.pool(self.worker), &mut request, behalf, self.settings()).await {
                 Ok(answer) => {
                     run.answered();
                     let idle = self.settings().answer_idle_timeout;
@@ -84,12 +84,12 @@ impl Upstream {
         Err(Failure::NotSent(why.unwrap_or_else(none)))
     }
 
-    /// The same, where nobody asks for the server.
+    /// The same, where nobody hears of its way.
     ///
     /// # Errors
     /// The same.
     pub fn send(&self, request: Request<Outgoing>) -> impl Future<Output = Result<Response<Incoming>, Failure>> + Send {
-        self.send_telling(request, |_| {})
+        self.send_for(request, &())
     }
 
     /// Says `Host` as the settings want it. HTTP/1.1 needs one, so a request without any gets the server's.
@@ -106,6 +106,7 @@ impl Upstream {
 async fn through(
     pool: &Arc<Pool>,
     request: &mut Request<Outgoing>,
+    behalf: &dyn Behalf,
     settings: &Settings,
 ) -> Result<Response<Incoming>, Tried> {
     let limit = settings.first_byte_timeout;
@@ -119,7 +120,7 @@ async fn through(
             None => (Box::pin(connect(pool)).await.map_err(Tried::Returned)?, false),
         };
         let upload = request.body().upload();
-        match heard(connection.send(request, Some(pool)), upload, limit).await {
+        match heard(connection.send(request, behalf, Some(pool)), upload, limit).await {
             Err(Tried::Returned(_)) if idle => {}
             done => return done,
         }

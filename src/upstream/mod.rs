@@ -3,6 +3,7 @@
 
 mod ask;
 mod balance;
+mod behalf;
 mod body;
 mod check;
 mod client;
@@ -13,7 +14,6 @@ mod fleet;
 pub mod headers;
 mod health;
 mod http2;
-mod interim;
 mod inward;
 mod outcome;
 mod pool;
@@ -27,12 +27,12 @@ mod way;
 use std::time::Duration;
 
 pub use balance::Balance;
+pub use behalf::Behalf;
 pub use body::{Incoming, Outgoing};
 pub use check::Checked;
 pub use client::Upstream;
 pub use fleet::{Census, Fleet};
 pub use health::{Ejection, HealthCheck};
-pub use interim::{Listening, on_interim};
 pub use outcome::{BodyError, Failure, NotSent, Reason};
 pub use resolve::{Resolver, SystemResolver};
 

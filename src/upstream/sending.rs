@@ -58,7 +58,7 @@ pub(super) enum Stopped {
 
 impl Sending {
     /// A request of which nothing was sent. It stays as it is until a byte of it leaves.
-    pub(super) fn of(request: &Request<Outgoing>, secure: bool) -> Self {
+    pub(super) fn of(request: &Request<Outgoing>, spelling: Option<&Spelling>, secure: bool) -> Self {
         // As the head says: since that was made, a body whose length was not known may have come to its end.
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
@@ -66,7 +66,7 @@ impl Sending {
         let whole = if let Outgoing::Whole(bytes) = request.body() { bytes.clone() } else { Bytes::new() };
         let mut out = Writer::default();
         out.lines().reserve(HEAD + if whole.len() <= COPIED { whole.len() } else { 0 });
-        write_head(request, out.lines());
+        write_head(request, spelling, out.lines());
         out.put(whole, b"");
         Self {
             out,
@@ -208,13 +208,13 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 /// The target in origin form, byte for byte, and the fields as they are.
-fn write_head(request: &Request<Outgoing>, out: &mut BytesMut) {
+fn write_head(request: &Request<Outgoing>, spelling: Option<&Spelling>, out: &mut BytesMut) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let slash = if target.starts_with(['/', '*']) { "" } else { "/" };
     for part in [request.method().as_str(), " ", slash, target, " HTTP/1.1\r\n"] {
         out.put_slice(part.as_bytes());
     }
-    heads::write(request.headers(), request.extensions().get::<Spelling>(), out);
+    heads::write(request.headers(), spelling, out);
     out.put_slice(b"\r\n");
 }
 

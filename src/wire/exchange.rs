@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 
 use super::framing::Fault;
+use super::heads::Spelling;
 
 /// How many bytes of interim answers wait for a client at most.
 const INTERIM: usize = 64 * 1024;
@@ -20,6 +21,10 @@ pub struct Exchange(Mutex<Talk>);
 struct Talk {
     /// The connection's task, while it waits for news.
     task: Option<Waker>,
+    /// Which request of the connection it is.
+    turn: u64,
+    /// How its fields were spelled, until somebody takes it on or answers it.
+    spelling: Option<Spelling>,
     /// Interim answers may be sent: the client takes them, and the answer has not begun.
     takes_interim: bool,
     interim: VecDeque<Bytes>,
@@ -61,11 +66,19 @@ impl Exchange {
         }
     }
 
-    /// Sends a whole interim answer's head (1xx) before the present request's answer. It is left out where it cannot be
-    /// sent: to HTTP/1.0, behind the answer's beginning, or faster than the client reads.
-    pub fn interim(&self, head: Bytes) {
+    /// The present request, for whoever takes it on: its number, by which interim answers go to it, and how its fields were
+    /// spelled, if that is kept.
+    pub fn present(&self) -> (u64, Option<Spelling>) {
         let mut talk = self.talk();
-        if talk.takes_interim && talk.waiting.saturating_add(head.len()) <= INTERIM {
+        (talk.turn, talk.spelling.take())
+    }
+
+    /// Sends a whole interim answer's head (1xx) before the answer to the request of this number. It is left out where it
+    /// cannot be sent: when that request is no longer the present one, to HTTP/1.0, behind the answer's beginning, or faster
+    /// than the client reads.
+    pub fn interim(&self, turn: u64, head: Bytes) {
+        let mut talk = self.talk();
+        if talk.turn == turn && talk.takes_interim && talk.waiting.saturating_add(head.len()) <= INTERIM {
             talk.waiting += head.len();
             talk.interim.push_back(head);
             talk.wake();
@@ -85,9 +98,12 @@ impl Exchange {
 
 // For the connection.
 impl Exchange {
-    /// A request begins: whether it takes interim answers, as HTTP/1.1 does, and whether it came without all of its body.
-    pub fn begins(&self, takes_interim: bool, unread: bool) {
+    /// A request begins: whether it takes interim answers, as HTTP/1.1 does, whether it came without all of its body, and how
+    /// its fields were spelled, if that is to be kept.
+    pub fn begins(&self, takes_interim: bool, unread: bool, spelling: Option<Spelling>) {
         let mut talk = self.talk();
+        talk.turn += 1;
+        talk.spelling = spelling;
         talk.takes_interim = takes_interim;
         talk.unread = unread;
         talk.end.minded = false;
@@ -120,6 +136,7 @@ impl Exchange {
     pub fn answered(&self) -> VecDeque<Bytes> {
         let mut talk = self.talk();
         talk.takes_interim = false;
+        talk.spelling = None;
         talk.take_interim()
     }
 
@@ -151,44 +168,72 @@ mod tests {
         exchange.news(false, true, &Context::from_waker(Waker::noop()))
     }
 
+    fn hint(exchange: &Exchange) {
+        exchange.interim(exchange.present().0, HINTS);
+    }
+
     #[test]
     fn interim_answers_go_before_the_answer_or_not_at_all() {
         let exchange = Exchange::default();
-        exchange.interim(HINTS);
+        hint(&exchange);
         assert_eq!(news(&exchange), News::default(), "nothing is asked");
-        exchange.begins(true, false);
-        exchange.interim(HINTS);
+        exchange.begins(true, false, None);
+        hint(&exchange);
         assert_eq!(news(&exchange).interim, [HINTS]);
-        exchange.interim(HINTS);
+        hint(&exchange);
         assert_eq!(exchange.answered(), [HINTS]);
-        exchange.interim(HINTS);
-        exchange.begins(false, false);
-        exchange.interim(HINTS);
+        hint(&exchange);
+        exchange.begins(false, false, None);
+        hint(&exchange);
         assert_eq!((news(&exchange), exchange.answered().len()), (News::default(), 0));
     }
 
     #[test]
     fn interim_answers_wait_for_room_and_only_so_many() {
         let exchange = Exchange::default();
-        exchange.begins(true, false);
+        exchange.begins(true, false, None);
         for _ in 0..=INTERIM {
-            exchange.interim(HINTS);
+            hint(&exchange);
         }
         let full = exchange.news(false, false, &Context::from_waker(Waker::noop()));
         assert_eq!(full, News::default(), "there is no room");
         assert_eq!(news(&exchange).interim.len(), INTERIM / HINTS.len());
-        exchange.interim(HINTS);
+        hint(&exchange);
         assert_eq!(exchange.answered(), [HINTS], "and there is room again");
     }
 
     #[test]
     fn what_is_said_of_a_request_does_not_hold_for_the_next() {
         let exchange = Exchange::default();
-        exchange.begins(true, true);
+        exchange.begins(true, true, None);
         exchange.mind_end();
         exchange.break_off(Fault { kind: crate::wire::framing::Kind::Malformed, detail: "" });
         assert!(exchange.leaves_body() && exchange.broken().is_some() && news(&exchange).minds_end);
-        exchange.begins(true, false);
+        exchange.begins(true, false, None);
         assert!(!exchange.leaves_body() && exchange.broken().is_none() && !news(&exchange).minds_end);
+    }
+
+    #[test]
+    fn an_interim_answer_to_an_earlier_request_is_left_out() {
+        let exchange = Exchange::default();
+        exchange.begins(true, false, None);
+        let (earlier, _) = exchange.present();
+        exchange.answered();
+        exchange.begins(true, false, None);
+        exchange.interim(earlier, HINTS);
+        assert_eq!(news(&exchange), News::default());
+        hint(&exchange);
+        assert_eq!(news(&exchange).interim, [HINTS]);
+    }
+
+    #[test]
+    fn a_spelling_is_kept_for_one_and_no_longer_than_the_request() {
+        let exchange = Exchange::default();
+        let begins = || exchange.begins(true, false, Some(Spelling::of(Bytes::new(), &[])));
+        begins();
+        assert!(exchange.present().1.is_some() && exchange.present().1.is_none());
+        begins();
+        exchange.answered();
+        assert!(exchange.present().1.is_none(), "an idle connection holds no memory");
     }
 }

@@ -1,55 +1,98 @@
 //! Heads of HTTP/1.1 messages: made into fields, and fields into lines. Whether a head may be read, and where it ends, is
 //! `framing`'s matter.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::framing::Span;
+use super::framing::{Known, Span, is_spelling};
 
 /// The fields of a head, in its order. Values share its memory. None where a span is no field, which `framing` lets through
 /// in no case.
 pub fn fields(head: &Bytes, spans: &[Span]) -> Option<HeaderMap> {
     // Room for what a gateway adds on the way.
     let mut fields = HeaderMap::with_capacity(spans.len() + ADDED);
-    for Span { name, value } in spans {
-        let name = HeaderName::from_bytes(head.get(name.clone())?).ok()?;
+    for Span { name, known, value } in spans {
+        let name = match known {
+            Some(known) => known.name(),
+            None => HeaderName::from_bytes(head.get(name.clone())?).ok()?,
+        };
         let value = head.get(value.clone()).map(|_| head.slice(value.clone()))?;
         fields.append(name, HeaderValue::from_maybe_shared(value).ok()?);
     }
     Some(fields)
 }
 
+const COLON: &[u8] = b": ";
+const LINE_END: &[u8] = b"\r\n";
+
 /// How many fields a gateway adds to a message, roughly.
 const ADDED: usize = 10;
+
+/// A field's name; none where the bytes are none.
+pub fn name(bytes: &[u8]) -> Option<HeaderName> {
+    match Known::of(bytes) {
+        Some(known) => Some(known.name()),
+        None => HeaderName::from_bytes(bytes).ok(),
+    }
+}
 
 /// The names of a head's fields as their sender wrote them. In a message's extensions, they are written so again.
 #[derive(Debug, Clone)]
 pub struct Spelling {
     head: Bytes,
-    spans: std::sync::Arc<[Span]>,
+    /// Which names there are, roughly.
+    names: u64,
 }
 
 impl Spelling {
     /// Of this head.
     pub fn of(head: Bytes, spans: &[Span]) -> Self {
-        Self { head, spans: spans.into() }
+        let names = spans.iter().filter_map(|span| head.get(span.name.clone()));
+        let names = names.fold(0, |names, name| names | mark(name));
+        Self { head, names }
     }
 
-    /// The first spelling of a name from that place on, and the place behind it.
-    fn find(&self, name: &HeaderName, from: usize) -> Option<(&[u8], usize)> {
-        let (name, head) = (name.as_str().as_bytes(), &self.head[..]);
-        // Most names have another length.
-        let fits = |span: &&Span| span.name.len() == name.len();
-        let mut spellings = self.spans.iter().enumerate().skip(from).filter(|(_, span)| fits(span));
-        spellings.find_map(|(place, span)| {
-            let spelling = head.get(span.name.clone())?;
-            spelling.eq_ignore_ascii_case(name).then_some((spelling, place + 1))
-        })
+    /// The line that a field came in: a value that stands in the head stands behind its name.
+    fn line(&self, name: &[u8], value: &[u8]) -> Option<Line> {
+        let place = value.as_ptr().addr().checked_sub(self.head.as_ptr().addr())?;
+        let (before, parted) = match self.head.get(..place)? {
+            [before @ .., b':', b' '] => (before, !value.is_empty()),
+            before => (before.trim_ascii_end().strip_suffix(b":")?, false),
+        };
+        let (start, end) = (before.len().checked_sub(name.len())?, place + value.len());
+        let plain = parted && matches!(self.head.get(end..), Some([b'\r', b'\n', ..]));
+        is_spelling(&before[start..], name).then_some(Line { start, end, plain })
+    }
+
+    /// How a name was spelled first. For values that came in place of the head's own.
+    fn name(&self, name: &[u8]) -> Option<&[u8]> {
+        if self.names & mark(name) == 0 {
+            return None;
+        }
+        let mut names = self.head.split(|byte| *byte == b'\n').filter_map(|line| {
+            let (spelled, rest) = line.split_at_checked(name.len())?;
+            rest.starts_with(b":").then_some(spelled)
+        });
+        names.find(|spelled| is_spelling(spelled, name))
     }
 }
 
+/// Where in a head a field stands.
+struct Line {
+    start: usize,
+    end: usize,
+    /// As it would be written: with one space, and its line's end right behind it.
+    plain: bool,
+}
+
+/// A bit that few names have in common; in any case, a name has the same.
+fn mark(name: &[u8]) -> u64 {
+    let last = name.last().map_or(0, |last| usize::from(last | 0x20));
+    1 << ((name.len() + 5 * last) % 64)
+}
+
 /// Writes fields as lines, without the empty one behind them. Values of one name keep their order, and so do its
-/// spellings; a field without a spelling is written in lower case.
+/// spellings; a field whose name was not spelled is written in lower case.
 pub fn write(fields: &HeaderMap, spelling: Option<&Spelling>, out: &mut BytesMut) {
     write_some(fields, spelling, out, |_, _| true);
 }
@@ -61,21 +104,37 @@ pub fn write_some(
     out: &mut BytesMut,
     mut passes: impl FnMut(&HeaderName, &HeaderValue) -> bool,
 ) {
-    let mut last: Option<(&HeaderName, usize)> = None;
+    // Lines that stand one behind the other go on as they came, in one piece.
+    let mut came = 0..0;
+    let head = spelling.map_or(&[][..], |spelling| &spelling.head);
     for (name, value) in fields {
         if !passes(name, value) {
             continue;
         }
-        let from = last.filter(|(before, _)| *before == name).map_or(0, |(_, from)| from);
-        let spelled = spelling.and_then(|spelling| spelling.find(name, from));
-        last = Some((name, spelled.map_or(usize::MAX, |(_, behind)| behind)));
-        let written = spelled.map_or(name.as_str().as_bytes(), |(spelled, _)| spelled);
-        out.reserve(written.len() + value.len() + 4);
-        // As most senders have it, where there is nothing to part.
-        let colon: &[u8] = if value.is_empty() { b":" } else { b": " };
-        for part in [written, colon, value.as_bytes(), b"\r\n"] {
-            out.put_slice(part);
+        let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
+        let line = spelling.and_then(|spelling| spelling.line(name, value));
+        if let Some(line) = line.as_ref().filter(|line| line.plain) {
+            if line.start != came.end {
+                out.extend_from_slice(&head[came]);
+                came = line.start..line.start;
+            }
+            came.end = line.end + LINE_END.len();
+            continue;
         }
+        out.extend_from_slice(&head[std::mem::take(&mut came)]);
+        let spelled = line.map(|line| &head[line.start..line.start + name.len()]);
+        let spelled = spelled.or_else(|| spelling.and_then(|spelling| spelling.name(name)));
+        put(spelled.unwrap_or(name), value, out);
+    }
+    out.extend_from_slice(&head[came]);
+}
+
+fn put(name: &[u8], value: &[u8], out: &mut BytesMut) {
+    // As most senders have it, where there is nothing to part.
+    let colon = if value.is_empty() { b":" } else { COLON };
+    out.reserve(name.len() + COLON.len() + value.len() + LINE_END.len());
+    for part in [name, colon, value, LINE_END] {
+        out.extend_from_slice(part);
     }
 }
 
@@ -86,7 +145,7 @@ mod tests {
     const HEAD: &[u8] = b"X-One: 1\r\nhOST:a\r\nx-one: \xe9\r\nX-ONE:\r\n";
 
     fn spans() -> Vec<Span> {
-        let span = |name, value| Span { name, value };
+        let span = |name, value| Span { name, known: None, value };
         vec![span(0..5, 7..8), span(10..14, 15..16), span(18..23, 25..26), span(28..33, 34..34)]
     }
 
@@ -108,9 +167,7 @@ mod tests {
     #[test]
     fn what_is_no_field_makes_none() {
         let head = Bytes::from_static(b"a b:\0\r\n");
-        for span in
-            [Span { name: 0..3, value: 0..1 }, Span { name: 0..1, value: 4..5 }, Span { name: 0..1, value: 5..99 }]
-        {
+        for span in [(0..3, 0..1), (0..1, 4..5), (0..1, 5..99)].map(|(name, value)| Span { name, known: None, value }) {
             assert!(fields(&head, std::slice::from_ref(&span)).is_none(), "{span:?}");
         }
     }
@@ -125,6 +182,30 @@ mod tests {
         fields.append("x-one", HeaderValue::from_static("more"));
         fields.insert("via", HeaderValue::from_static("1.1 a"));
         let spelled = written(&fields, Some(&spelling));
-        assert!(spelled.ends_with(b"x-one: more\r\nhOST: a\r\nvia: 1.1 a\r\n"), "{spelled:?}");
+        assert!(spelled.ends_with(b"X-One: more\r\nhOST: a\r\nvia: 1.1 a\r\n"), "{spelled:?}");
+        fields.insert("host", HeaderValue::from_static("b"));
+        fields.remove("x-one");
+        assert_eq!(written(&fields, Some(&spelling)), b"via: 1.1 a\r\nhOST: b\r\n", "in another's place");
+    }
+
+    /// Whatever stands between a name and its value, and whatever is left out or said anew.
+    #[test]
+    fn lines_are_the_fields_and_nothing_else() {
+        let lines = ["A: 1\r\n", "b:\t2\r\n", "C:3\r\n", "d:  4 \r\n", "E: \r\n", "f:\r\n", "A: 6: 7\r\n"];
+        for kept in 0..1 << lines.len() {
+            let text = lines.concat() + "\r\n";
+            let mut requests = crate::wire::framing::Requests::new(crate::wire::framing::Limits::REQUEST);
+            let bytes = Bytes::from(format!("GET / HTTP/1.1\r\nHost: a\r\n{text}"));
+            let head = requests.head(&bytes).unwrap().unwrap();
+            let all = super::fields(&bytes, &head.spans).unwrap();
+            let spelling = Spelling::of(bytes, &head.spans);
+            let mut place = 0..8;
+            let passes = |name: &HeaderName, _: &HeaderValue| *name != "host" && kept >> place.next().unwrap() & 1 == 1;
+            let mut out = BytesMut::new();
+            write_some(&all, Some(&spelling), &mut out, passes);
+            let expected = ["A: 1\r\n", "A: 6: 7\r\n", "b: 2\r\n", "C: 3\r\n", "d: 4\r\n", "E:\r\n", "f:\r\n"];
+            let expected: String = (0..7).filter(|at| kept >> at & 1 == 1).map(|at| expected[at]).collect();
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
     }
 }

@@ -21,8 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
-use oncegate::upstream::{Balance, BodyError, Ejection, Failure, Fleet, Host, Incoming, Listening};
-use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream, on_interim};
+use oncegate::upstream::{Balance, Behalf, BodyError, Ejection, Failure, Fleet, Host, Incoming};
+use oncegate::upstream::{Outgoing, Protocol, Reason, Server, Settings, SystemResolver, Upstream};
 use streamed::streamed;
 use support::{Accept, DeadPort, Gate, Recorded, Reply, ScriptedUpstream};
 use tokio_util::task::TaskTracker;
@@ -234,8 +234,18 @@ async fn interim_answers_are_not_the_answer() {
     assert_eq!(body(answer).await.unwrap(), "made");
 }
 
+/// Keeps the interim answers that it hears.
+#[derive(Default)]
+struct Ears(Mutex<Vec<u8>>);
+
+impl Behalf for Ears {
+    fn hears(&self, interim: Bytes) {
+        self.0.lock().unwrap().extend_from_slice(&interim);
+    }
+}
+
 #[tokio::test]
-async fn interim_answers_are_told_while_somebody_listens() {
+async fn interim_answers_are_told_to_who_wants_them() {
     let server = ScriptedUpstream::start(|_| {
         Reply::raw(
             *b"HTTP/1.1 100 Continue\r\n\r\n\
@@ -245,18 +255,12 @@ async fn interim_answers_are_told_while_somebody_listens() {
         )
     });
     let client = client(&[&server]);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    for listens in [true, false] {
-        let (mut order, heard) = (order(), Arc::clone(&told));
-        let listening = Listening::default();
-        on_interim(&mut order, &listening, move |bytes| heard.lock().unwrap().extend_from_slice(&bytes));
-        let listening = Some(listening).filter(|_| listens);
-        assert_eq!(client.send(order).await.unwrap().status(), 200);
-        drop(listening);
-    }
+    let ears = Ears::default();
+    assert_eq!(client.send_for(order(), &ears).await.unwrap().status(), 200);
+    assert_eq!(client.send(order()).await.unwrap().status(), 200);
     let expected = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n\
         HTTP/1.1 199 Interim\r\nx-name: M\xfcller\r\n\r\n";
-    assert_eq!(told.lock().unwrap().as_slice(), expected, "once: the second time nobody listened");
+    assert_eq!(ears.0.lock().unwrap().as_slice(), expected);
 }
 
 #[tokio::test]

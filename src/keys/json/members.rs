@@ -1,6 +1,8 @@
 //! The members of an object, and their order. What they are worth is not looked at.
 
-use super::span::{AT_ONCE, Span, copy};
+#![expect(clippy::inline_always, reason = "what is done for each member costs less than a call")]
+
+use super::made::{Made, Span, copy};
 
 /// Of so many members the order can be told without moving them.
 const FEW: usize = 16;
@@ -16,13 +18,23 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// How many bytes it takes, with the colon in it and the comma behind it.
-    pub(super) fn length(&self) -> usize {
-        self.name.end - self.name.start + self.value.end - self.value.start + 2
+    /// Appends it to what was made, but an ignored one. Where that ends.
+    #[inline(always)]
+    fn copy(&self, text: &[u8], made: &mut [u8], end: usize) -> usize {
+        let Self { name, value, .. } = *self;
+        if value.start == name.end + 1 {
+            return copy(text, made, end, Span { end: value.end, ..name }, b',');
+        }
+        if value == Span::NOWHERE {
+            return end;
+        }
+        let end = copy(text, made, end, name, b':');
+        copy(text, made, end, value, b',')
     }
 }
 
 /// Whether an object that stands there has these members, in their order, and nothing else.
+#[inline(always)]
 pub(super) fn are(members: &[Member], object: Span) -> bool {
     let (mut next, mut last) = (object.start + 1, 0);
     for Member { order, name, value } in members {
@@ -35,64 +47,81 @@ pub(super) fn are(members: &[Member], object: Span) -> bool {
 }
 
 /// For each place of few members, in the lowest byte, which one belongs there.
-pub(super) type Places = [u64; FEW];
-
-/// Sorts members by name, and tells whether two have the same. Few are not moved but for names that begin alike.
-pub(super) fn sort(members: &mut [Member], text: &[u8]) -> (Places, bool) {
-    let mut places = [0; FEW];
-    let mut apart = members.len() <= FEW;
-    if apart {
-        for (at, member) in members.iter().enumerate() {
-            let (order, mut place) = (member.order | at as u64, at % FEW);
-            while place > 0 && places[place - 1] > order {
-                places[place] = places[place - 1];
-                place -= 1;
-            }
-            places[place] = order;
-            apart &= place == 0 || places[place - 1] >> 8 < order >> 8;
-        }
-    }
-    if apart {
-        return (places, false);
-    }
-    for (at, place) in places.iter_mut().enumerate() {
-        *place = at as u64;
-    }
-    let spelled = |member: &Member| member.name.of(text);
-    members.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)));
-    (places, members.windows(2).any(|pair| spelled(&pair[0]) == spelled(&pair[1])))
+#[derive(Default)]
+pub(super) struct Places {
+    of: [u64; FEW],
+    /// How many there are.
+    count: usize,
 }
 
-/// Writes an object of these members, but for the ignored ones. It takes the place of what was made of it, from `made` on.
-pub(super) fn put_together(members: &[Member], places: &Places, out: &mut Vec<u8>, made: usize) -> Span {
-    let start = out.len();
-    let length: usize = members.iter().map(Member::length).sum();
-    out.resize(start + length + 2 + AT_ONCE, 0);
-    let (done, free) = out.split_at_mut(start);
-    free[0] = b'{';
-    let mut end = 1;
-    for at in 0..members.len() {
-        let place = places.get(at).map_or(at, |place| usize::from(place.to_le_bytes()[0]));
-        let Member { name, value, .. } = members[place];
-        if value == Span::NOWHERE {
-            continue;
+impl Places {
+    /// Whether these members too are in their order in these places, as those of a list's objects mostly are.
+    #[inline(always)]
+    fn fit(&self, members: &[Member]) -> bool {
+        let mut last = 0;
+        for place in self.of.iter().take(self.count) {
+            let order = members.get(which(*place)).map_or(0, |member| member.order);
+            if order <= last {
+                return false;
+            }
+            last = order;
         }
-        if value.start == name.end + 1 {
-            end = copy(done, Span { start: name.start, end: value.end }, free, end);
-        } else {
-            end = copy(done, name, free, end);
-            free[end] = b':';
-            end = copy(done, value, free, end + 1);
+        self.count == members.len()
+    }
+
+    /// Finds the places of few members; none where names begin alike.
+    fn find(&mut self, members: &[Member]) -> Option<()> {
+        self.count = 0;
+        if members.len() > FEW {
+            return None;
         }
-        free[end] = b',';
-        end += 1;
+        for (at, member) in members.iter().enumerate() {
+            let (order, mut place) = (member.order | at as u64, at % FEW);
+            while place > 0 && self.of[place - 1] > order {
+                self.of[place] = self.of[place - 1];
+                place -= 1;
+            }
+            self.of[place] = order;
+            if place > 0 && self.of[place - 1] >> 8 == order >> 8 {
+                return None;
+            }
+        }
+        self.count = members.len();
+        Some(())
     }
-    // In the place of the last comma.
-    end = end.max(2);
-    free[end - 1] = b'}';
-    if start > made {
-        out.copy_within(start..start + end, made);
+}
+
+fn which(place: u64) -> usize {
+    usize::from(place.to_le_bytes()[0])
+}
+
+/// Writes an object of these members, which in the text has this length, but for the ignored ones. It takes the place of
+/// what was made of it, from `place` on. Tells too whether two have the same name.
+#[inline(never)]
+pub(super) fn put_together(
+    members: &mut [Member],
+    places: &mut Places,
+    length: usize,
+    text: &[u8],
+    made: &mut Made<'_>,
+    place: usize,
+) -> (Span, bool) {
+    let few = places.fit(members) || places.find(members).is_some();
+    let twice = !few && sort(members, text, made.bytes());
+    let (bytes, mut end) = made.open(length + made.end() - place);
+    if few {
+        for place in places.of.iter().take(members.len()) {
+            end = members[which(*place)].copy(text, bytes, end);
+        }
+    } else {
+        end = members.iter().fold(end, |end, member| member.copy(text, bytes, end));
     }
-    out.truncate(made + end);
-    Span { start: made, end: made + end }
+    (made.moved(end, place), twice)
+}
+
+/// Sorts any members by name, and tells whether two have the same.
+fn sort(members: &mut [Member], text: &[u8], made: &[u8]) -> bool {
+    let name = |member: &Member| member.name.of(text, made);
+    members.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+    members.windows(2).any(|pair| name(&pair[0]) == name(&pair[1]))
 }

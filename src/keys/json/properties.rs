@@ -154,30 +154,59 @@ impl Dice {
 }
 
 impl Tree {
-    /// Its one spelling, and whether a member comes twice.
-    fn canonical(&self) -> (String, bool) {
+    /// Its one spelling without the values under these pointers, and whether a member comes twice. It stands at `at`.
+    fn canonical(&self, at: &str, ignored: &[&str]) -> (String, bool) {
+        let counts = |at: &str| !ignored.contains(&at);
         match self {
             Self::Word(word) => ((*word).to_owned(), false),
             Self::Number(canonical, _) => (canonical.clone(), false),
             // It escapes what must be, in the short form where there is one.
             Self::Text(text) => (serde_json::to_string(text).unwrap(), false),
             Self::List(values) => {
-                let (values, twice): (Vec<_>, Vec<_>) = values.iter().map(Self::canonical).unzip();
+                let places = values.iter().enumerate().map(|(index, value)| (format!("{at}/{index}"), value));
+                let (values, twice): (Vec<_>, Vec<_>) = places
+                    .map(|(at, value)| (counts(&at), value.canonical(&at, ignored)))
+                    .map(|(counts, (value, twice))| (counts.then_some(value), twice))
+                    .unzip();
+                let values: Vec<_> = values.into_iter().flatten().collect();
                 (format!("[{}]", values.join(",")), twice.contains(&true))
             }
             Self::Members(members) => {
                 let mut all: Vec<_> = members
                     .iter()
-                    .map(|(name, value)| (serde_json::to_string(name).unwrap(), value.canonical()))
+                    .map(|(name, value)| {
+                        let at = step(at, name);
+                        (serde_json::to_string(name).unwrap(), value.canonical(&at, ignored), counts(&at))
+                    })
                     .collect();
                 all.sort();
                 let twice =
-                    all.windows(2).any(|pair| pair[0].0 == pair[1].0) || all.iter().any(|(_, (_, twice))| *twice);
-                let spelled: Vec<_> = all.into_iter().map(|(name, (value, _))| format!("{name}:{value}")).collect();
+                    all.windows(2).any(|pair| pair[0].0 == pair[1].0) || all.iter().any(|(_, (_, twice), _)| *twice);
+                let counted = all.into_iter().filter(|(_, _, counts)| *counts);
+                let spelled: Vec<_> = counted.map(|(name, (value, _), _)| format!("{name}:{value}")).collect();
                 (format!("{{{}}}", spelled.join(",")), twice)
             }
         }
     }
+
+    /// All values in it, by their pointers.
+    fn all<'a>(&'a self, at: &str, found: &mut Vec<(String, &'a Self)>) {
+        let values: Vec<_> = match self {
+            Self::List(values) => values.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect(),
+            Self::Members(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),
+            Self::Word(_) | Self::Number(..) | Self::Text(_) => Vec::new(),
+        };
+        for (name, value) in values {
+            let at = step(at, &name);
+            value.all(&at, found);
+            found.push((at, value));
+        }
+    }
+}
+
+/// A pointer with one step more.
+fn step(at: &str, name: &str) -> String {
+    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 fn scanned(text: &[u8]) -> Result<Scan, Fault> {
@@ -203,18 +232,46 @@ proptest! {
         let tree = Dice(choices.into_iter()).tree(5);
         let mut text = String::new();
         Dice(spelling.into_iter()).spell(&tree, &mut text);
-        let (canonical, twice) = tree.canonical();
+        let (canonical, twice) = tree.canonical("", &[]);
         let scan = scanned(text.as_bytes()).unwrap();
         prop_assert_eq!(scan.duplicates, twice);
         if !twice {
-            prop_assert_eq!(std::str::from_utf8(&scan.canonical), Ok(canonical.as_str()));
-            prop_assert_eq!(scanned(&scan.canonical).unwrap().canonical, scan.canonical);
+            let made = scan.canonical(text.as_bytes());
+            prop_assert_eq!(std::str::from_utf8(made), Ok(canonical.as_str()));
+            let again = scanned(made).unwrap();
+            prop_assert_eq!(again.canonical(made), made);
         }
         // A part of a container is none, wherever it is cut.
         let text = text.trim_end();
         if text.ends_with([']', '}', '"']) {
             for end in 0..text.len() {
                 prop_assert!(scanned(&text.as_bytes()[..end]).is_err(), "{}", end);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_left_out_and_picked_up_wherever_they_stand(
+        choices in vec(any::<u8>(), 0..600),
+        spelling in vec(any::<u8>(), 0..900),
+        places in vec(any::<prop::sample::Index>(), 0..6),
+        split in 0..6_usize,
+    ) {
+        let tree = Dice(choices.into_iter()).tree(5);
+        let (mut text, mut all) = (String::new(), Vec::new());
+        Dice(spelling.into_iter()).spell(&tree, &mut text);
+        tree.all("", &mut all);
+        let places: Vec<_> = places.iter().filter(|_| !all.is_empty()).map(|place| place.get(&all)).collect();
+        let (ignored, wanted) = places.split_at(split.min(places.len()));
+        let ignored: Vec<_> = ignored.iter().map(|(at, _)| at.as_str()).collect();
+        let scan = scan(text.as_bytes(), ignored.iter().copied(), &[], wanted.iter().map(|(at, _)| at.as_str())).unwrap();
+        let (canonical, twice) = tree.canonical("", &ignored);
+        prop_assert_eq!(scan.duplicates, twice);
+        if !twice {
+            prop_assert_eq!(std::str::from_utf8(scan.canonical(text.as_bytes())), Ok(canonical.as_str()));
+            for ((at, value), found) in wanted.iter().zip(&scan.wanted) {
+                let expected = value.canonical(at, &ignored).0;
+                prop_assert_eq!(found.as_deref().map(String::from_utf8_lossy), Some(expected.into()), "{}", at);
             }
         }
     }
@@ -240,7 +297,7 @@ proptest! {
         if let Ok(scan) = ours {
             prop_assert!(known);
             if !scan.duplicates && serde_json::from_slice::<Value>(&text).is_ok() {
-                prop_assert_eq!(without_numbers(&text), without_numbers(&scan.canonical));
+                prop_assert_eq!(without_numbers(&text), without_numbers(scan.canonical(&text)));
             }
         }
     }

@@ -54,12 +54,13 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
                 .map(|(request, asked)| (request.map(|()| self.inbound(body, head.expects, doorway)), asked)),
             Came::Refused(fault) => Err(fault),
         };
-        let (request, asked) = read.unwrap_or_else(|fault| {
+        let (request, mut asked) = read.unwrap_or_else(|fault| {
             tracing::debug!(%fault, "request refused");
             self.reader.refuse();
             (request::refused(fault), Asked::refused())
         });
-        self.client.exchange.begins(asked.version == Version::HTTP_11, self.unread);
+        let takes_interim = asked.version == Version::HTTP_11;
+        self.client.exchange.begins(takes_interim, self.unread, asked.spelling.take());
         (request, asked)
     }
 

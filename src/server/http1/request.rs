@@ -14,6 +14,8 @@ pub(super) struct Asked {
     pub(super) bodiless: bool,
     /// Its client takes another answer on this connection.
     pub(super) keep_alive: bool,
+    /// How its fields were spelled, if that is kept.
+    pub(super) spelling: Option<Spelling>,
     /// It asks for another protocol: where the connection goes with that.
     pub(super) handover: Option<Handover>,
 }
@@ -21,7 +23,7 @@ pub(super) struct Asked {
 impl Asked {
     /// Of a request that was refused.
     pub(super) fn refused() -> Self {
-        Self { version: Version::HTTP_11, bodiless: false, keep_alive: false, handover: None }
+        Self { version: Version::HTTP_11, bodiless: false, keep_alive: false, spelling: None, handover: None }
     }
 }
 
@@ -38,12 +40,10 @@ pub(super) fn read(head: &Head, bytes: Bytes, keeps_case: bool) -> Result<(Reque
         request.extensions_mut().insert(take);
         give
     });
-    if keeps_case {
-        request.extensions_mut().insert(Spelling::of(bytes, &head.spans));
-    }
+    let spelling = keeps_case.then(|| Spelling::of(bytes, &head.spans));
     let bodiless = method == Method::HEAD;
     *request.method_mut() = method;
-    Ok((request, Asked { version: head.version, bodiless, keep_alive: head.keep_alive, handover }))
+    Ok((request, Asked { version: head.version, bodiless, keep_alive: head.keep_alive, spelling, handover }))
 }
 
 /// What stands for a request that was refused: the doors know it by its fault.

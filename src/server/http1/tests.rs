@@ -69,6 +69,10 @@ where
     near
 }
 
+fn hint(client: &Client) {
+    client.exchange.interim(client.exchange.present().0, Bytes::from_static(HINTS));
+}
+
 fn answer(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::new(body.into()))
 }
@@ -97,9 +101,9 @@ async fn an_interim_answer_is_sent_at_once() {
     let mut near = serve(1024, move |_, client| {
         let gate = Arc::clone(&gate);
         async move {
-            client.exchange.interim(Bytes::from_static(HINTS));
+            hint(&client);
             gate.lock().await.recv().await;
-            client.exchange.interim(Bytes::from_static(HINTS));
+            hint(&client);
             answer("done")
         }
     });
@@ -118,10 +122,10 @@ async fn an_interim_answer_never_comes_amid_another() {
         let mut near = serve(size, |request, client| async move {
             // With a body, 100 is on its way by the time that the body is there.
             if request.method() == Method::GET {
-                client.exchange.interim(Bytes::from_static(HINTS));
+                hint(&client);
             }
             let body = request.into_body().collect().await.unwrap().to_bytes();
-            client.exchange.interim(Bytes::from_static(HINTS));
+            hint(&client);
             tokio::task::yield_now().await;
             answer([vec![b'x'; 3000].as_slice(), &body].concat())
         });
@@ -159,8 +163,8 @@ fn messages(mut stream: &str) -> Vec<usize> {
 #[tokio::test]
 async fn no_interim_answer_goes_to_an_old_client_or_behind_the_answer() {
     let mut near = serve(1024, |_, client| async move {
-        client.exchange.interim(Bytes::from_static(HINTS));
-        tokio::spawn(async move { client.exchange.interim(Bytes::from_static(HINTS)) });
+        hint(&client);
+        tokio::spawn(async move { hint(&client) });
         answer("done")
     });
     near.write_all(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await.unwrap();

@@ -50,7 +50,7 @@ fn order(method: &Method) -> Request<Outgoing> {
 
 async fn as_we_read(pieces: Vec<Vec<u8>>) -> Option<Taken> {
     let connection = Connection::new(Stream::Plain(server(pieces).await));
-    let (head, body) = connection.send(&mut order(&Method::POST), None).await.ok()?.into_parts();
+    let (head, body) = connection.send(&mut order(&Method::POST), &(), None).await.ok()?.into_parts();
     let body = body.collect().await.ok()?.to_bytes();
     Some(taken(&Response::from_parts(head, ()), body))
 }
@@ -162,7 +162,7 @@ async fn what_comes_before_the_request_answers_nothing_and_proves_that_nothing_w
         server.shutdown().await.unwrap();
         client.readable().await.unwrap();
         let mut request = order(&Method::POST);
-        let tried = Connection::new(Stream::Plain(client)).send(&mut request, None).await;
+        let tried = Connection::new(Stream::Plain(client)).send(&mut request, &(), None).await;
         assert!(matches!(tried, Err(Tried::Returned(NotSent { .. }))), "{tried:?}");
         assert!(matches!(request.body(), Outgoing::Whole(body) if body == "abc"), "it is as it was");
         assert_eq!(server.read(&mut [0; 9]).await.unwrap_or(0), 0, "something was sent");
@@ -173,7 +173,7 @@ async fn what_comes_before_the_request_answers_nothing_and_proves_that_nothing_w
 async fn answers_to_head_have_no_body_whatever_they_say() {
     let stream = server(vec![b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec()]).await;
     let mut request = order(&Method::HEAD);
-    let answer = Connection::new(Stream::Plain(stream)).send(&mut request, None).await.unwrap();
+    let answer = Connection::new(Stream::Plain(stream)).send(&mut request, &(), None).await.unwrap();
     assert_eq!(answer.headers()["content-length"], "5");
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "");
 }

@@ -1,7 +1,11 @@
 //! Which kinds of fields a message has, found in one pass over their names: most messages have few of those that somebody
 //! asks for, and each question costs more than the pass. Values are not looked at.
 
+use std::sync::LazyLock;
+
 use http::{HeaderMap, HeaderName};
+
+use crate::wire::framing::Known;
 
 /// Kinds of fields; a message has all of those that one of its fields is of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,7 +61,13 @@ impl Kinds {
 
     /// Those that one field is of.
     pub fn one(name: &HeaderName) -> Self {
-        let name = name.as_str();
+        static KNOWN: LazyLock<[Kinds; Known::COUNT]> =
+            LazyLock::new(|| Known::all().map(|known| Kinds::in_words(known.name().as_str())));
+        let known = Known::of(name.as_str().as_bytes());
+        known.map_or_else(|| Self::in_words(name.as_str()), |known| KNOWN[known.place()])
+    }
+
+    fn in_words(name: &str) -> Self {
         if name.as_bytes().contains(&b'_') {
             // CGI-like servers cannot tell it from one with hyphens.
             return Self::UNDERSCORE.and(Self::in_any_spelling(&name.replace('_', "-")));

@@ -6,6 +6,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Kinds, fields};
+use crate::wire::heads;
 
 /// How many bytes a field usually has, name and value.
 const USUAL: usize = 48;
@@ -28,25 +29,20 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
         let ours = ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)) || *name == CONTENT_LENGTH;
         !ours && (!(is_passing(name) || (origin.is_none() && is_to_pages(name))) || allow.contains(name))
     };
-    let mut text = Copied(BytesMut::with_capacity(USUAL * headers.len()));
-    let mut kept = Vec::with_capacity(headers.len() + 2);
-    for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
-        kept.push((text.copy(name.as_str().as_bytes()), text.copy(value.as_bytes())));
+    let staying: Vec<_> = headers.iter().filter(|(name, _)| stays(name)).collect();
+    // They share one piece of memory.
+    let mut text = BytesMut::with_capacity(USUAL * staying.len());
+    for (name, value) in &staying {
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(value.as_bytes());
     }
+    let mut text = text.freeze();
+    let mut kept = Vec::with_capacity(staying.len() + 2);
+    kept.extend(staying.iter().map(|(name, value)| (text.split_to(name.as_str().len()), text.split_to(value.len()))));
     if let Some(origin) = origin.filter(|_| headers.keys().any(is_to_pages)) {
         kept.push((Bytes::from_static(RECORDED_ORIGIN.as_bytes()), Bytes::copy_from_slice(origin.as_bytes())));
     }
     kept
-}
-
-/// Short texts that share one piece of memory.
-struct Copied(BytesMut);
-
-impl Copied {
-    fn copy(&mut self, text: &[u8]) -> Bytes {
-        self.0.extend_from_slice(text);
-        self.0.split().freeze()
-    }
 }
 
 /// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
@@ -61,7 +57,7 @@ pub fn replayed(
     let same = first.is_some() && first.as_deref() == origin.map(HeaderValue::as_bytes);
     let mut headers = HeaderMap::with_capacity(recorded.len() + 4);
     for (name, value) in recorded.into_iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
-        let name = HeaderName::from_bytes(&name).ok()?;
+        let name = heads::name(&name)?;
         if same || !is_to_pages(&name) || allow.contains(&name) {
             headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
         }

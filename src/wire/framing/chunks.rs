@@ -152,7 +152,7 @@ fn may_trail(line: &[u8]) -> Result<(), Fault> {
         "transfer-encoding",
         "upgrade",
     ];
-    let (name, _) = field(line)?;
+    let name = &line[..field(line)?.name];
     if HEAD_ONLY.iter().any(|head_only| name.eq_ignore_ascii_case(head_only.as_bytes())) {
         return Err(Fault::malformed("A trailer field that belongs into the head."));
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::body::Body;
 use super::chunks::Chunks;
-use super::lines::{field, is_token};
-use super::{Fault, Kind, TOO_MANY_FIELDS};
+use super::lines::{Field, field, is_token};
+use super::{Fault, Kind, Known, TOO_MANY_FIELDS};
 
 /// How many fields most heads have at most.
 const USUAL: usize = 16;
@@ -15,6 +15,8 @@ const USUAL: usize = 16;
 pub struct Span {
     /// Its name.
     pub name: Range<usize>,
+    /// The same, if it is known.
+    pub known: Option<Known>,
     /// Its value, without the white space round it.
     pub value: Range<usize>,
 }
@@ -53,7 +55,7 @@ struct Codings {
 impl Fields {
     /// Takes a line, which begins there in its head.
     pub(super) fn take(&mut self, line: &[u8], at: usize, most: usize) -> Result<(), Fault> {
-        let (name, value) = field(line)?;
+        let Field { name, known, value } = field(line)?;
         self.count += 1;
         if self.count > most {
             return Err(Fault::too_large(TOO_MANY_FIELDS));
@@ -61,17 +63,24 @@ impl Fields {
         if self.spans.capacity() == 0 {
             self.spans.reserve(USUAL);
         }
-        self.spans.push(Span { name: at..at + name.len(), value: at + value.start..at + value.end });
-        let value = &line[value];
-        // Most names have another length than these.
-        match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
-            6 if name.eq_ignore_ascii_case(b"expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
-            7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+        self.spans.push(Span { name: at..at + name, known, value: at + value.start..at + value.end });
+        match known {
+            Some(known) => self.hear(known, &line[value]),
+            None => Ok(()),
+        }
+    }
+
+    /// Hears what the last field says of the message and its connection.
+    fn hear(&mut self, name: Known, value: &[u8]) -> Result<(), Fault> {
+        match name {
+            Known::HOST => self.hosts += 1,
+            Known::EXPECT => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
+            Known::UPGRADE => self.upgrade = true,
             // What ends a connection or keeps it is heard here, and is nobody else's matter.
-            10 if name.eq_ignore_ascii_case(b"connection") && self.named.take(value) => drop(self.spans.pop()),
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.take_length(value)?,
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.codings.take(value),
+            Known::CONNECTION if self.named.take(value) => drop(self.spans.pop()),
+            Known::KEEP_ALIVE => drop(self.spans.pop()),
+            Known::CONTENT_LENGTH => self.take_length(value)?,
+            Known::TRANSFER_ENCODING => self.codings.take(value),
             _ => {}
         }
         Ok(())

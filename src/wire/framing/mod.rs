@@ -5,6 +5,7 @@ mod body;
 mod chunks;
 mod fields;
 mod lines;
+mod names;
 mod request;
 mod response;
 
@@ -14,6 +15,8 @@ pub(crate) mod tests;
 use http::StatusCode;
 
 pub use fields::Span;
+pub use names::Known;
+pub(super) use names::is_spelling;
 pub use request::{Behind, Head, Requests};
 pub use response::{Answer, Answers};
 

@@ -240,21 +240,42 @@ fn split(line: &[u8], limit: usize) -> Result<Option<Parts<'_>>, Fault> {
 /// A target that [`Uri`] takes as it stands: printable, UTF-8, in one of the forms that there are. A fragment, which it would
 /// cut off in silence, is for clients alone.
 fn check_target(target: &[u8]) -> Result<(), Fault> {
-    let malformed = Err(Fault::malformed("The request's target is malformed."));
-    let printable = target.iter().all(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
-    if !printable || target.contains(&b'#') || std::str::from_utf8(target).is_err() {
-        return malformed;
-    }
-    if target.first() != Some(&b'/') {
-        return if Uri::try_from(target).is_ok() { Ok(()) } else { malformed };
-    }
+    let has = |part: &[u8]| part.iter().fold(0, |all, byte| all | TARGET[usize::from(*byte)]);
     let query = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
-    let odd = |byte: &u8| matches!(byte, b'<' | b'>');
     let (path, query) = target.split_at(query);
-    let path_odd = path.iter().any(|byte| odd(byte) || *byte == b'`');
-    let query_odd = query.iter().any(|byte| odd(byte) || *byte == b'"');
-    if path_odd || query_odd { malformed } else { Ok(()) }
+    let (in_path, in_query) = (has(path), has(query));
+    let printable = (in_path | in_query) & NOWHERE == 0;
+    let in_place = if target.first() == Some(&b'/') {
+        in_path & NOT_IN_PATH == 0 && in_query & NOT_IN_QUERY == 0
+    } else {
+        printable && Uri::try_from(target).is_ok()
+    };
+    let is_text = (in_path | in_query) & BEYOND_ASCII == 0 || std::str::from_utf8(target).is_ok();
+    if printable && in_place && is_text { Ok(()) } else { Err(Fault::malformed("The request's target is malformed.")) }
 }
+
+/// Where in a target a byte may not stand, and what it is beside.
+const NOWHERE: u8 = 1;
+const NOT_IN_PATH: u8 = 1 << 1;
+const NOT_IN_QUERY: u8 = 1 << 2;
+const BEYOND_ASCII: u8 = 1 << 3;
+
+static TARGET: [u8; 256] = {
+    let mut table = [BEYOND_ASCII; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = match byte {
+            b'#' => NOWHERE,
+            b'<' | b'>' => NOT_IN_PATH | NOT_IN_QUERY,
+            b'`' => NOT_IN_PATH,
+            b'"' => NOT_IN_QUERY,
+            _ if byte.is_ascii_graphic() => 0,
+            _ => NOWHERE,
+        };
+        byte += 1;
+    }
+    table
+};
 
 fn is_http_10(version: &[u8]) -> Result<bool, Fault> {
     let digits_and_dots = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
