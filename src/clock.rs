@@ -1,5 +1,11 @@
 //! The store's time, kept by this gateway's monotonic clock. The only place that reads a clock.
+//!
+//! Reading a clock costs as much as a look-up in a table, and a request has many uses for the time. So a worker's thread
+//! keeps *turns*: one begins when the thread has rested, and what needs no more precision takes the last reading of the
+//! turn ([`Clock::lately`]), which is from before and never from after. What decides that a lease is still good takes
+//! a reading of its own.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -27,6 +33,20 @@ enum Source {
     Manual(AtomicU64),
 }
 
+/// What a thread has read of the clock.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// Nothing counts: it does not say when it rests.
+    Unkept,
+    /// Nothing since it has rested.
+    Begun,
+    Read(Instant),
+}
+
+thread_local! {
+    static TURN: Cell<Turn> = const { Cell::new(Turn::Unkept) };
+}
+
 impl Clock {
     /// A clock that starts from the wall clock and waits to be calibrated.
     #[expect(clippy::disallowed_methods, reason = "the clock is where clocks are read")]
@@ -46,8 +66,19 @@ impl Clock {
 
     /// The store's time, as far as this gateway knows it.
     pub fn now(&self) -> Time {
+        self.at(Self::instant())
+    }
+
+    /// The store's time as it was, or will be, at this instant. A clock that is moved by hand knows of no other time than
+    /// its own.
+    pub fn at(&self, instant: Instant) -> Time {
         let offset = self.0.offset.load(Ordering::Relaxed);
-        Time(u64::try_from(offset.saturating_add(self.elapsed())).unwrap_or(0))
+        Time(u64::try_from(offset.saturating_add(self.elapsed(instant))).unwrap_or(0))
+    }
+
+    /// The store's time at this thread's last reading: see [`lately`](Self::lately).
+    pub fn now_lately(&self) -> Time {
+        self.at(Self::lately())
     }
 
     /// Whether the store has told its time yet.
@@ -58,7 +89,7 @@ impl Clock {
     /// Takes over the store's time. `round_trip` is how long the question took: the answer is as old as half of it.
     pub fn calibrate(&self, store: Time, round_trip: Duration) {
         let store = i64::try_from(store.plus(round_trip / 2).0).unwrap_or(i64::MAX);
-        self.0.offset.store(store.saturating_sub(self.elapsed()), Ordering::Relaxed);
+        self.0.offset.store(store.saturating_sub(self.elapsed(Self::instant())), Ordering::Relaxed);
         self.0.calibrated.store(true, Ordering::Relaxed);
     }
 
@@ -79,12 +110,38 @@ impl Clock {
     /// A monotonic instant, for measuring how long something took.
     #[expect(clippy::disallowed_methods, reason = "the clock is where clocks are read")]
     pub fn instant() -> Instant {
-        Instant::now()
+        let now = Instant::now();
+        TURN.with(|turn| {
+            if !matches!(turn.get(), Turn::Unkept) {
+                turn.set(Turn::Read(now));
+            }
+        });
+        now
     }
 
-    fn elapsed(&self) -> i64 {
+    /// This thread's last reading within its turn; a new one where there is none, or where the thread keeps no turns.
+    ///
+    /// It lies in the past, by as much as the thread has worked since: for deadlines, for measuring, and for whatever is
+    /// on the safe side with an earlier time. A request takes a reading of its own when it begins, and whenever the store
+    /// or its upstream has answered.
+    pub fn lately() -> Instant {
+        match TURN.get() {
+            Turn::Read(instant) => instant,
+            Turn::Unkept | Turn::Begun => Self::instant(),
+        }
+    }
+
+    /// This thread rests, and its next turn begins: for a runtime to call whenever it has nothing to do. Where nobody
+    /// calls it, every reading is a new one.
+    pub fn rests() {
+        TURN.set(Turn::Begun);
+    }
+
+    fn elapsed(&self, now: Instant) -> i64 {
         let millis = match &self.0.source {
-            Source::Monotonic(start) => u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Source::Monotonic(start) => {
+                u64::try_from(now.saturating_duration_since(*start).as_millis()).unwrap_or(u64::MAX)
+            }
             Source::Manual(millis) => millis.load(Ordering::Relaxed),
         };
         i64::try_from(millis).unwrap_or(i64::MAX)
@@ -94,6 +151,35 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In a thread of its own: what a thread keeps, it keeps.
+    #[test]
+    fn a_turn_has_one_reading_until_somebody_takes_another_one_or_rests() {
+        let pause = || std::thread::sleep(Duration::from_millis(2));
+        let turns = move || {
+            let unkept = Clock::lately();
+            pause();
+            assert!(Clock::lately() > unkept, "the thread has not said that it keeps turns");
+            Clock::rests();
+            let first = Clock::lately();
+            pause();
+            assert_eq!(Clock::lately(), first);
+            let second = Clock::instant();
+            assert!(second > first);
+            pause();
+            assert_eq!(Clock::lately(), second);
+            Clock::rests();
+            assert!(Clock::lately() > second);
+        };
+        std::thread::spawn(turns).join().unwrap();
+    }
+
+    #[test]
+    fn the_time_at_an_instant_is_as_far_from_now_as_the_instant() {
+        let clock = Clock::system();
+        let now = Clock::instant();
+        assert_eq!(clock.at(now + Duration::from_secs(5)), clock.at(now).plus(Duration::from_secs(5)));
+    }
 
     #[test]
     fn follows_the_store_and_not_the_wall_clock() {

@@ -49,15 +49,15 @@ fn once_logged(path: &str) -> Asked {
 }
 
 #[library_benchmark]
-#[bench::straight(args = ("/orders",), setup = straight, config = at_most(620_000))]
-#[bench::echoed(setup = echoed, config = at_most(3_200_000))]
-#[bench::plain(args = ("/plain",), setup = once, config = at_most(7_700_000))]
-#[bench::unique(args = ("/orders",), setup = once, config = at_most(16_300_000))]
-#[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(16_300_000))]
-#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(6_400_000))]
-#[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(5_800_000))]
-#[bench::unique_logged(args = ("/orders",), setup = once_logged, config = at_most(17_000_000))]
-#[bench::replay_from_cache_logged(args = ("/orders",), setup = again_logged, config = at_most(6_300_000))]
+#[bench::straight(args = ("/orders",), setup = straight, config = at_most(600_000))]
+#[bench::echoed(setup = echoed, config = at_most(2_860_000))]
+#[bench::plain(args = ("/plain",), setup = once, config = at_most(6_900_000))]
+#[bench::unique(args = ("/orders",), setup = once, config = at_most(14_900_000))]
+#[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(14_900_000))]
+#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(5_700_000))]
+#[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(5_350_000))]
+#[bench::unique_logged(args = ("/orders",), setup = once_logged, config = at_most(15_600_000))]
+#[bench::replay_from_cache_logged(args = ("/orders",), setup = again_logged, config = at_most(5_750_000))]
 fn hundred((mut whole, counted, status): Asked) -> Asked {
     whole.ask(&counted, status);
     (whole, counted, status)

@@ -61,7 +61,7 @@ impl Case {
 // Before the body is read.
 #[library_benchmark]
 #[bench::header(args = ("create-order",), setup = case, config = at_most(2_250))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_200))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_120))]
 fn head(case: Case) -> Case {
     let Request { headers, query, caller, .. } = &*case.request;
     black_box(black_box(&case.naming).check_head(black_box(headers), case.kinds, query.as_deref(), caller).unwrap());
@@ -70,9 +70,9 @@ fn head(case: Case) -> Case {
 
 // With the digest of what was sent, which is all that an exact retry needs.
 #[library_benchmark]
-#[bench::header(args = ("create-order",), setup = case, config = at_most(8_200))]
-#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(54_000))]
-#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(39_200))]
+#[bench::header(args = ("create-order",), setup = case, config = at_most(6_950))]
+#[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(48_400))]
+#[bench::fingerprint(args = ("whole",), setup = case, config = at_most(33_800))]
 fn operation(case: Case) -> (Case, Arrival) {
     let arrival = case.arrival();
     (case, black_box(arrival))
@@ -80,7 +80,7 @@ fn operation(case: Case) -> (Case, Arrival) {
 
 // The digest of the canonical form, which a first request and a changed one need too.
 #[library_benchmark]
-#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(32_000))]
+#[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(28_500))]
 fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
     let prints = arrival.prints();
     (case, arrival, black_box(prints))
@@ -88,7 +88,7 @@ fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
 
 // An exact retry against what was recorded.
 #[library_benchmark]
-#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(8_200))]
+#[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(7_000))]
 fn retry((case, first): (Case, Arrival)) -> (Case, Arrival, Arrival, bool) {
     let again = case.arrival();
     let recorded: Print = black_box(first.raw);

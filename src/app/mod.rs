@@ -355,8 +355,9 @@ fn ask(store: &Opened) -> Result<(), StartError> {
     refusal.map_or(Ok(()), |reason| Err(StartError::Refused(reason)))
 }
 
+/// A runtime for one thread, which tells the clock when that rests.
 fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(Clock::rests).build()
 }
 
 /// As many open files as this process may have: every connection is one.

@@ -67,7 +67,7 @@ pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, liste
     }
     tracing::warn!("drain_timeout passed: what is still under way is given up, in doubt");
     parts.arbiter.tasks.close();
-    parts.arbiter.give_up.cancel();
+    parts.arbiter.give_up();
     // Connections may still hang; the attempts' doubts are what has to be written.
     let _ = tokio::time::timeout(LAST_WRITES, async {
         tokio::select! { () = serving => {}, () = parts.arbiter.tasks.wait() => {} }

@@ -1,5 +1,6 @@
 //! Completed records in this gateway's memory. A stale entry can repeat an answer; it can never run anything.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,17 @@ pub struct ReplayCache(Option<Cache<OperationId, Arc<Entry>, ByBytes>>);
 struct Entry {
     record: Record,
     checked: Time,
+}
+
+/// A record that is kept, whatever becomes of its place meanwhile.
+pub struct Kept(Arc<Entry>);
+
+impl Deref for Kept {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.0.record
+    }
 }
 
 #[derive(Clone)]
@@ -49,10 +61,10 @@ impl ReplayCache {
     }
 
     /// The record, while it lives and the store was asked for it not long ago.
-    pub fn get(&self, id: &OperationId, now: Time) -> Option<Record> {
+    pub fn get(&self, id: &OperationId, now: Time) -> Option<Kept> {
         let entry = self.0.as_ref()?.get(id)?;
         let fresh = now < entry.record.expires && now.since(entry.checked) < TRUST;
-        fresh.then(|| entry.record.clone())
+        fresh.then_some(Kept(entry))
     }
 
     /// The record, however long ago the store was asked for it: for a store that has lost it.
@@ -102,10 +114,10 @@ mod tests {
         let cache = ReplayCache::new(1 << 20);
         let (id, record) = (OperationId([7; 32]), completed(Bytes::from("answer")));
         cache.insert(id, record.clone(), Time(0));
-        assert_eq!(cache.get(&id, Time(59_999)), Some(record.clone()));
-        assert_eq!(cache.get(&id, Time(60_000)), None, "the store has to be asked again");
+        assert_eq!(cache.get(&id, Time(59_999)).as_deref(), Some(&record));
+        assert_eq!(cache.get(&id, Time(60_000)).as_deref(), None, "the store has to be asked again");
         cache.insert(id, record, Time(99_999_000));
-        assert_eq!(cache.get(&id, Time(100_000_000)), None, "expired");
+        assert_eq!(cache.get(&id, Time(100_000_000)).as_deref(), None, "expired");
     }
 
     #[test]
@@ -131,6 +143,6 @@ mod tests {
         assert!((1..=64).contains(&kept), "{kept} entries of over 1,000 bytes in 64 KiB");
         let none = ReplayCache::new(0);
         none.insert(OperationId([7; 32]), completed(Bytes::new()), Time(0));
-        assert_eq!(none.get(&OperationId([7; 32]), Time(1)), None);
+        assert_eq!(none.get(&OperationId([7; 32]), Time(1)).as_deref(), None);
     }
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::Arbiter;
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
-use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, recall, renew};
+use super::told::Told;
+use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, Time, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -21,8 +20,8 @@ pub(super) struct Held {
     pub(super) settled: Option<Settled>,
     /// A renewal found that the record no longer speaks of this attempt as running.
     lost: bool,
-    /// Somebody has looked for the record in the store, and it was not there.
-    missed: Arc<Notify>,
+    /// What others find out about the attempt.
+    pub(super) told: Arc<Told>,
 }
 
 /// What became of a renewal.
@@ -50,8 +49,8 @@ impl Renewal {
 impl Held {
     /// An operation whose claim stands.
     pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, policy: Arc<Policy>) -> Self {
-        let missed = arbiter.shared().lines.begin(id, record.fence.attempt);
-        Self { id, record, policy, settled: None, lost: false, missed }
+        let told = arbiter.shared().lines.begin(id, record.fence.attempt);
+        Self { id, record, policy, settled: None, lost: false, told }
     }
 
     /// The attempt is over: whoever stands in line for it looks again.
@@ -61,18 +60,13 @@ impl Held {
         shared.lines.end(&self.id, self.record.fence.attempt);
     }
 
-    /// Whether its lease has ended, by the record or by the clock.
-    pub(super) fn is_lost(&self, arbiter: &Arbiter) -> bool {
-        self.lost || !self.is_in_time(arbiter)
+    /// Whether its lease has ended by then, by the record or by the clock.
+    pub(super) fn is_lost(&self, now: Time) -> bool {
+        self.lost || !self.is_in_time(now)
     }
 
-    fn is_in_time(&self, arbiter: &Arbiter) -> bool {
-        matches!(self.record.state, State::InFlight { lease, .. } if arbiter.shared().clock.now() < lease)
-    }
-
-    /// Until somebody misses its record.
-    pub(super) async fn missed(&self) {
-        self.missed.notified().await;
+    fn is_in_time(&self, now: Time) -> bool {
+        matches!(self.record.state, State::InFlight { lease, .. } if now < lease)
     }
 
     /// Extends the lease.
@@ -82,7 +76,7 @@ impl Held {
             return Renewal::Lost;
         };
         let mut written = self.write_lease(arbiter, Expect::Fence(self.record.fence), &renewed).await;
-        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time(arbiter) {
+        if matches!(written, Ok(Written::Lost(None))) && self.is_in_time(clock.now()) {
             // Nobody can have ended an attempt whose lease has not: the store has lost its record.
             let policy = &self.policy;
             renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, clock.now());
@@ -142,7 +136,7 @@ impl Held {
             None => Err("too many outcomes wait for the store"),
             Some(mut place) => tokio::select! {
                 written = place.written() => written.ok_or("the store did not take it in time"),
-                () = shared.give_up.cancelled() => Err("the store did not take it in time"),
+                () = shared.given_up.cancelled() => Err("the store did not take it in time"),
             },
         };
         *self.settled.insert(settled.unwrap_or_else(|why| {

@@ -2,12 +2,13 @@
 //! gateways is learnt from the store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
+use super::told::Told;
 use crate::machine::{AttemptId, OperationId};
 
 type Shard = HashMap<OperationId, Entry, RandomState>;
@@ -17,6 +18,7 @@ pub struct Lines {
     shards: [Mutex<Shard>; 16],
     waiting: AtomicUsize,
     most: AtomicUsize,
+    given_up: AtomicBool,
 }
 
 #[derive(Default)]
@@ -28,8 +30,7 @@ struct Entry {
 
 struct Running {
     attempt: AttemptId,
-    /// Told when its record is not in the store.
-    missed: Arc<Notify>,
+    told: Arc<Told>,
 }
 
 /// The line of one operation.
@@ -49,7 +50,12 @@ pub struct Place<'a> {
 impl Lines {
     /// Lines for at most this many waiters together.
     pub fn new(most: usize) -> Self {
-        Self { shards: Default::default(), waiting: AtomicUsize::new(0), most: AtomicUsize::new(most) }
+        Self {
+            shards: Default::default(),
+            waiting: AtomicUsize::new(0),
+            most: AtomicUsize::new(most),
+            given_up: AtomicBool::new(false),
+        }
     }
 
     /// From now on at most this many; who stands in line already stays.
@@ -71,19 +77,32 @@ impl Lines {
         Some(Place { lines: self, id, line })
     }
 
-    /// An attempt begins here. What it gets is notified when its record is missed.
-    pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) -> Arc<Notify> {
-        let missed = Arc::new(Notify::new());
-        let running = Running { attempt, missed: Arc::clone(&missed) };
+    /// An attempt begins here. By what it gets it is told what others find out about it.
+    pub(super) fn begin(&self, id: OperationId, attempt: AttemptId) -> Arc<Told> {
+        let told = Arc::new(Told::default());
+        let running = Running { attempt, told: Arc::clone(&told) };
         self.with(&id, |shard| shard.entry(id).or_default().running = Some(running));
-        missed
+        // After it can be found: it is told by whoever gives all up, or here.
+        if self.given_up.load(Ordering::SeqCst) {
+            told.is_given_up();
+        }
+        told
+    }
+
+    /// All attempts that run here, and all that will, have no time left.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::SeqCst);
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().filter_map(|entry| entry.running.as_ref()).for_each(|running| running.told.is_given_up());
+        }
     }
 
     /// The store does not have the record of the attempt that runs here.
     pub(super) fn missed(&self, id: &OperationId) {
         self.with(id, |shard| {
             if let Some(running) = shard.get(id).and_then(|entry| entry.running.as_ref()) {
-                running.missed.notify_one();
+                running.told.is_missed();
             }
         });
     }

@@ -24,7 +24,7 @@ impl Arbiter {
     pub async fn look(&self, inquiry: &Inquiry, policy: &Policy) -> Result<Sight, StoreError> {
         let (shared, id) = (self.shared(), &inquiry.operation);
         self.time().await?;
-        let mut found = shared.cache.get(id, shared.clock.now());
+        let mut found = shared.cache.get(id, shared.clock.now()).map(|kept| kept.clone());
         if found.is_none() {
             found = self.timed(StoreOp::Load, self.store().load(id)).await?;
             if let Some(record) = found.as_ref().filter(|record| matches!(record.state, State::Completed { .. })) {

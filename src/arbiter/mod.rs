@@ -19,6 +19,7 @@ mod settling;
 mod shared;
 mod sweep;
 mod terms;
+mod told;
 mod unconfirmed;
 mod window;
 
@@ -33,6 +34,7 @@ pub use probes::{Asking, Probes, Turn, Waiting};
 pub use shared::{Settings, Shared};
 pub use sweep::{Sweep, Watched};
 pub use terms::Terms;
+pub use told::Told;
 pub use unconfirmed::Unconfirmed;
 
 use std::sync::Arc;
@@ -170,7 +172,8 @@ impl Arbiter {
         terms: &Terms,
         attempt: AttemptId,
     ) -> Result<Round, StoreError> {
-        let (id, now) = (&arrival.operation, self.shared.clock.now());
+        // Earlier than it is, if anything: a lease that is begun ends the sooner, and one that is over is seen the later.
+        let (id, now) = (&arrival.operation, self.shared.clock.now_lately());
         if let Some(found) = found.filter(|found| found.beside.is_some())
             && let Beside::Over(newer) = Box::pin(self.look_beside(id, found, &terms.policy)).await
         {
@@ -226,7 +229,7 @@ impl Arbiter {
 
     /// Decides by the local cache alone, which holds completed records only: it can repeat an answer, never run anything.
     fn in_cache(&self, arrival: &Arrival, terms: &Terms, attempt: AttemptId) -> Option<Duplicate> {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.now_lately();
         let record = self.shared.cache.get(&arrival.operation, now)?;
         match admit(Some(&record), arrival, &terms.policy, attempt, now) {
             Admission::Duplicate(duplicate) => Some(duplicate),
@@ -287,7 +290,7 @@ impl Arbiter {
 
     fn remember(&self, id: &OperationId, duplicate: &Duplicate) {
         if let Duplicate::Completed(record) | Duplicate::Stranger(record) = duplicate {
-            self.remember_completed(id, record.clone(), self.shared.clock.now());
+            self.remember_completed(id, record.clone(), self.shared.clock.now_lately());
         }
     }
 
@@ -301,14 +304,16 @@ impl Arbiter {
         self.shared.journal.is_some() && self.journalled.is_none()
     }
 
-    /// Runs a store call and measures it.
+    /// Runs a store call that has just been made, and measures it.
     async fn timed<T>(&self, op: StoreOp, call: Reply<'_, T>) -> Result<T, StoreError> {
-        let started = Clock::instant();
+        let started = Clock::lately();
         let answer = call.await;
+        // Also for what comes of the answer.
+        let ended = Clock::instant();
         if self.is_journalled() {
             return answer;
         }
-        self.shared.metrics.store_called(op, started.elapsed(), answer.is_err());
+        self.shared.metrics.store_called(op, ended.saturating_duration_since(started), answer.is_err());
         answer
     }
 }

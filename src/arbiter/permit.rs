@@ -1,17 +1,20 @@
 //! The right to act, as a value. Whoever holds it settles it; dropped unsettled, the operation is in doubt, never free.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 use tokio::task::JoinHandle;
 
 use super::held::{Held, Renewal};
-use super::{Arbiter, Terms};
+use super::{Arbiter, Terms, Told};
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Cause, Ending, OperationId, Record, Settled, ending_of_both};
 use crate::store::StoreError;
 use crate::telemetry::Outcome;
+use crate::wire::Lent;
 
 /// The right to run one attempt of one operation; of two, where the request names two.
 #[must_use = "a permit that is dropped leaves its operation in doubt"]
@@ -58,7 +61,7 @@ impl Permit {
     /// The right to act is whole, and given to somebody who may use it at once.
     pub(super) fn handed_out(mut self) -> Self {
         self.terms.route.attempts_running(1);
-        (self.begun, self.dropped) = (Some(Clock::instant()), Dropped::Doubt);
+        (self.begun, self.dropped) = (Some(Clock::lately()), Dropped::Doubt);
         self
     }
 
@@ -90,32 +93,35 @@ impl Permit {
     }
 
     /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record. Longer than
-    /// `most` it does not wait.
-    pub async fn beat(&self, most: Duration) {
-        let missed_beside = async {
-            match &self.beside {
-                Some(beside) => beside.missed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep(self.heartbeat().min(most)) => {}
-            () = self.own.missed() => {}
-            () = missed_beside => {}
-        }
+    /// until `end` it does not wait.
+    pub async fn beat(&self, alarm: &mut Lent, end: Instant) {
+        let next = end.min(Clock::lately() + self.heartbeat());
+        poll_fn(|cx| {
+            let missed = self.all().any(|held| held.told.poll_missed(cx).is_ready());
+            if missed { Poll::Ready(()) } else { alarm.poll_until(cx, next) }
+        })
+        .await;
+    }
+
+    /// What others find out about the attempt.
+    pub fn told(&self) -> &Arc<Told> {
+        &self.own.told
     }
 
     /// Whether a lease has ended, by the record or by the clock: an answer that comes now is a late one. The clock
-    /// counts because a gateway that stood still may have its answer before it looks at the record again.
+    /// counts because a gateway that stood still may have its answer before it looks at the record again. It is one that
+    /// may be a little behind: nothing begins by this word.
     pub fn is_lost(&self) -> bool {
-        self.all().any(|held| held.is_lost(&self.arbiter))
+        let now = self.arbiter.shared().clock.now_lately();
+        self.all().any(|held| held.is_lost(now))
     }
 
     /// Whether the attempt may still begin. Where the gateway stood still since its claim, or the store was slow, it may
-    /// not: nothing begins late, so that the claim's expiry covers every attempt. The store need not be asked.
+    /// not: nothing begins late, so that the claim's expiry covers every attempt. The store need not be asked. The clock is
+    /// read for this alone.
     pub fn may_begin(&self) -> bool {
-        !self.is_lost()
+        let now = self.arbiter.shared().clock.now();
+        !self.all().any(|held| held.is_lost(now))
     }
 
     fn all(&self) -> impl Iterator<Item = &Held> {
@@ -140,7 +146,7 @@ impl Permit {
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
         if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
-            self.terms.route.attempt_took(begun.elapsed());
+            self.terms.route.attempt_took(Clock::lately().saturating_duration_since(begun));
         }
         let ending = match &self.beside {
             None => ending,

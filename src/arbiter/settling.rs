@@ -42,7 +42,7 @@ pub(super) async fn settle_once(
     let shared = arbiter.shared();
     let store = arbiter.store();
     let attempt = held.fence.attempt;
-    let now = shared.clock.now();
+    let now = shared.clock.now_lately();
     let settling = settle(held, found, ending, policy, now);
     // Before the record goes: from here on nobody may take its absence for a loss.
     let forgotten = settling.frees() && shared.dispatched.forget(id, attempt);

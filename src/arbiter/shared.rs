@@ -37,8 +37,8 @@ pub struct Shared {
     pub journal: Option<Arc<Journal>>,
     /// Attempts and settlements that outlive their requests.
     pub tasks: TaskTracker,
-    /// Cancelled when a stop has no time left: attempts under way end in doubt, written down while there is a store.
-    pub give_up: CancellationToken,
+    /// Cancelled by [`give_up`](Self::give_up): for what is no attempt.
+    pub given_up: CancellationToken,
 }
 
 /// What the workers' arbiters are told.
@@ -79,10 +79,16 @@ impl Shared {
             probes: Probes::default(),
             outcomes: Outcomes::new(settings.outcomes_waiting, Arc::clone(&metrics)),
             tasks: TaskTracker::new(),
-            give_up: CancellationToken::new(),
+            given_up: CancellationToken::new(),
             metrics,
             clock,
         }
+    }
+
+    /// A stop has no time left: attempts under way end in doubt, written down while there is a store.
+    pub fn give_up(&self) {
+        self.lines.give_up();
+        self.given_up.cancel();
     }
 
     /// Tells whether the filter knows every record that lives, where that matters.

@@ -19,11 +19,11 @@ impl Arbiter {
     pub(super) async fn slid(&self, id: &OperationId, duplicate: Duplicate, terms: &Terms) -> Met {
         let shared = self.shared();
         let Duplicate::Completed(found) = &duplicate else { return Met::Told(duplicate) };
-        let Some(later) = slide(found, &terms.policy, shared.clock.now()) else { return Met::Told(duplicate) };
+        let Some(later) = slide(found, &terms.policy, shared.clock.now_lately()) else { return Met::Told(duplicate) };
         match self.timed(StoreOp::Renew, self.store().write(id, Expect::Fence(found.fence), &later)).await {
             Ok(Written::Done) => {
                 shared.dispatched.stays(id, later.fence.attempt, later.expires);
-                self.remember_completed(id, later.clone(), shared.clock.now());
+                self.remember_completed(id, later.clone(), shared.clock.now_lately());
                 Met::Told(Duplicate::Completed(later))
             }
             Ok(Written::Lost(newer)) => Met::Moved(newer),

@@ -9,10 +9,10 @@ use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
 use super::asker::Asker;
+use super::attended::Pipe;
 use super::body::{Body, Gathered, Piece, count};
 use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
 use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
 use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
+use crate::wire::Lent;
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -43,9 +44,9 @@ pub(super) struct Attempt {
     pub buffers: Budget,
     /// Whether the answer carries the gateway's marks: not in shadow mode.
     pub marked: bool,
-    /// When the gateway stops and has no time left.
-    pub give_up: CancellationToken,
-    pub client: oneshot::Sender<Delivery>,
+    /// Rings when the lease wants to be renewed.
+    pub alarm: Lent,
+    pub client: Pipe<Delivery>,
     /// On whose behalf it runs.
     pub asker: Asker,
     /// What the attempt holds of the gateway's limits while it runs: its place,
@@ -83,9 +84,12 @@ struct Head {
 }
 
 impl Attempt {
-    /// Runs the attempt to its end: forward, record, then answer.
-    pub(super) async fn run(mut self) {
-        let started = Clock::instant();
+    /// Runs the attempt to its end: forward, record, then answer. What comes back is the answer, unless the client has
+    /// got it before.
+    pub(super) async fn run(mut self) -> Option<Delivery> {
+        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
+        let may_begin = !self.marked || self.permit.may_begin();
+        let started = Clock::lately();
         let attempt_timeout = self.upstream.settings().attempt_timeout;
         let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
@@ -106,25 +110,26 @@ impl Attempt {
             metrics: &self.metrics,
             asker: &self.asker,
         };
-        // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
-        let ended = if !self.marked || self.permit.may_begin() {
+        let ended = if may_begin {
+            let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
             tokio::select! {
                 biased;
                 ended = wire.run(self.request, &mut pipe) => ended,
-                () = self.give_up.cancelled() => Exchange::Abandoned,
-                () = keep_alive(&mut self.permit, started + attempt_timeout) => Exchange::TimedOut(Timeout::Attempt),
+                () = told.given_up() => Exchange::Abandoned,
+                () = keep_alive(&mut self.permit, &mut self.alarm, end) => Exchange::TimedOut(Timeout::Attempt),
             }
         } else {
             Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
         };
         // The request is over; its outcome may have to wait for a store that is away.
-        drop((self.slot, self.body));
-        let late = self.permit.is_lost() || (pipe.is_some() && started.elapsed() > wire.patience);
+        drop((self.slot, self.body, self.alarm));
+        let took = Clock::lately().saturating_duration_since(started);
+        let late = self.permit.is_lost() || (pipe.is_some() && took > wire.patience);
         ended.count(&self.metrics, &self.route, late);
         let ending = ending(&ended, &self.guard, self.origin.as_ref());
         let ending = if reads { reads::without_doubt(ending) } else { ending };
         let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
-        conclude(self.permit, ended, ending, pipe, again).await;
+        conclude(self.permit, ended, ending, pipe, again).await
     }
 }
 
@@ -170,9 +175,9 @@ async fn conclude(
     permit: Permit,
     ended: Exchange,
     ending: Ending,
-    pipe: Option<oneshot::Sender<Delivery>>,
+    pipe: Option<Pipe<Delivery>>,
     again: Option<Duration>,
-) {
+) -> Option<Delivery> {
     let doubtful = matches!(ending, Ending::Answered { judgement: Judgement::Doubt, .. });
     let (operation, number) = (*permit.operation(), permit.number());
     // Counted for as long as the outcome waits for its store, or the answer for its client.
@@ -183,28 +188,29 @@ async fn conclude(
     }
     let doubt = doubtful.then_some(operation);
     let delivery = deliver(ended, settled.as_ref().ok().copied(), number == 1, doubt, again);
+    let Err(unsettled) = settled else { return delivery };
     if let (Some(client), Some(delivery)) = (pipe, delivery) {
         // A client that has left gets nothing; the outcome is recorded all the same.
-        let _ = client.send(delivery);
+        client.hand(delivery);
+        // Taken before the outcome is: whoever waits for the answer looks whenever this waits.
     }
-    if let Err(unsettled) = settled {
-        tracing::warn!(error = %unsettled.error, "outcome not recorded yet; trying again");
-        Box::pin(unsettled.persist()).await;
-    }
+    tracing::warn!(error = %unsettled.error, "outcome not recorded yet; trying again");
+    Box::pin(unsettled.persist()).await;
+    None
 }
 
 /// Renews the lease until then.
-async fn keep_alive(permit: &mut Permit, end: Instant) {
+async fn keep_alive(permit: &mut Permit, alarm: &mut Lent, end: Instant) {
     loop {
         // One timer for both: nearly every attempt ends before either.
-        permit.beat(end.saturating_duration_since(Clock::instant())).await;
+        permit.beat(alarm, end).await;
         let left = end.saturating_duration_since(Clock::instant());
         if left.is_zero() {
             return;
         }
         if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
-            return tokio::time::sleep(end.saturating_duration_since(Clock::instant())).await;
+            return tokio::time::sleep_until(end.into()).await;
         }
     }
 }
@@ -227,11 +233,11 @@ struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<oneshot::Sender<Delivery>>) -> Exchange {
-        let started = Clock::instant();
+    async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<Pipe<Delivery>>) -> Exchange {
+        let started = Clock::lately();
         // Boxed: what an attempt is made of is moved with it, and this is the most of it.
         let answer = Box::pin(self.upstream.send_for(request, self.asker)).await;
-        (self.answered)(started.elapsed());
+        (self.answered)(Clock::instant().saturating_duration_since(started));
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
             Err(Failure::NotSent(why)) => {
@@ -271,13 +277,15 @@ impl Wire<'_> {
         begun: Bytes,
         mut body: upstream::Incoming,
         length: Option<u64>,
-        pipe: &mut Option<oneshot::Sender<Delivery>>,
+        pipe: &mut Option<Pipe<Delivery>>,
     ) -> Exchange {
         let kept = Head::of(&head, word);
         let (tail, pieces) = mpsc::channel(PIPE);
         let response = Response::from_parts(head, Body::stream(pieces, length));
-        let listening = pipe.take_if(|client| !client.is_closed());
-        let delivered = listening.is_some_and(|client| client.send(Ok(response)).is_ok());
+        let listening = pipe.take_if(|client| !client.is_left());
+        let delivered = listening.is_some_and(|client| client.hand(Ok(response)));
+        // The client gets it now, and from here on this is a task of its own.
+        tokio::task::yield_now().await;
         let mut tail = delivered.then_some(tail);
         let mut last = begun;
         while let Some(frame) = body.frame().await {
@@ -296,7 +304,7 @@ impl Wire<'_> {
     }
 
     async fn pass(&self, tail: &mut Option<mpsc::Sender<Piece>>, bytes: Bytes) {
-        let patience = self.patience.min(self.client_until.saturating_duration_since(Clock::instant()));
+        let patience = self.patience.min(self.client_until.saturating_duration_since(Clock::lately()));
         if let Some(client) = tail
             && client.send_timeout(Piece::Data(bytes), patience).await.is_err()
         {

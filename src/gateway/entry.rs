@@ -80,7 +80,7 @@ impl Entry {
         Arc::new(Self {
             pen: Arc::clone(pen),
             at: Clock::wall().0,
-            started: Clock::instant(),
+            started: Clock::lately(),
             client: headers::believed(fields, client.peer, trusted),
             peer: client.direct,
             method: (!refused).then(|| request.method().clone()),
@@ -160,7 +160,7 @@ impl Drop for Closing {
             protocol: protocol(entry.version),
             status: self.status,
             bytes: self.sent,
-            took: entry.started.elapsed(),
+            took: Clock::lately().saturating_duration_since(entry.started),
             route: self.route.name(),
             upstream: way.server,
             verdict: self.verdict,

@@ -1,14 +1,17 @@
 //! A request on a guarded route: name the operation, ask the arbiter, then run, wait, replay or refuse.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use http::{Request, request};
-use tokio::sync::oneshot;
 
 use super::again;
 use super::asker::Asker;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Delivery};
+use super::attended::{Attended, Listener, Panicked, Pipe};
 use super::duplicate::{Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
@@ -18,12 +21,13 @@ use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreF
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed, marks};
 use crate::arbiter::{Admitted, Permit};
+use crate::clock::Clock;
 use crate::keys::{Caller, Head, Named, Refusal};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::{Outgoing, headers};
-use crate::wire::Inbound;
+use crate::wire::{Inbound, Lent};
 
 /// What the arbiter's answer leads to.
 enum Ruling {
@@ -203,10 +207,11 @@ impl Gateway {
 
     /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
     fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
-        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now()).is_none()
+        arrival.untimely(&guard.policy, self.arbiter.shared().clock.now_lately()).is_none()
     }
 
-    /// Runs the operation: the attempt is a task of its own, and this waits at the other end of a pipe.
+    /// Runs the operation. The attempt does not end with the client: it goes on by itself when that leaves, or has waited
+    /// for as long as it may.
     async fn act(
         &self,
         guarded: &Guarded,
@@ -227,7 +232,7 @@ impl Gateway {
         };
         tally.if_left(Verdict::Executed);
         let marked = guarded.guard.marks();
-        let (client, delivery) = oneshot::channel();
+        let (client, listener) = Pipe::new();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let attempt = Attempt {
             origin: headers::origin(&head.headers, routed.kinds).cloned(),
@@ -239,23 +244,23 @@ impl Gateway {
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.shared.buffers.clone(),
             marked,
-            give_up: self.arbiter.shared().give_up.clone(),
+            alarm: self.alarms.lend(),
             client,
             asker: Asker::of(routed),
             slot,
             body: read.hold,
             permit,
         };
-        // Boxed: a task is moved some ten times until it runs, and this one takes kilobytes.
-        self.arbiter.shared().tasks.spawn(Box::pin(attempt.run()));
-        match tokio::time::timeout(upstream.settings().response_timeout, delivery).await {
-            Ok(Ok(answer)) => answer.map(|response| (response, Verdict::Executed)),
-            // The task ended without an answer: it panicked, and the permit it dropped means doubt.
-            Ok(Err(_closed)) => {
+        let attempt = Attended::new(attempt.run(), &self.arbiter.shared().tasks);
+        let until = Clock::lately() + upstream.settings().response_timeout;
+        match heard_of(attempt, listener, self.alarms.lend(), until).await {
+            Ok(answer) => answer.map(|response| (response, Verdict::Executed)),
+            // The permit that it dropped means doubt.
+            Err(Unheard::Lost) => {
                 let again = marked.then(|| again::in_doubt(guarded.guard.policy.in_doubt, Duration::ZERO));
                 Err(Problem::UpstreamFailed { again })
             }
-            Err(_elapsed) => {
+            Err(Unheard::Late) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
                 let running = upstream.settings().response_timeout;
@@ -294,6 +299,35 @@ impl Gateway {
         drop(hold);
         answer
     }
+}
+
+/// Why a client has no answer.
+enum Unheard {
+    /// There is none: the attempt has panicked.
+    Lost,
+    /// It waits no longer.
+    Late,
+}
+
+/// Waits for an attempt's answer, and works on it meanwhile.
+async fn heard_of(
+    mut attempt: Attended<Option<Delivery>>,
+    listener: Listener<Delivery>,
+    mut alarm: Lent,
+    until: Instant,
+) -> Result<Delivery, Unheard> {
+    poll_fn(|cx| {
+        let ended = Pin::new(&mut attempt).poll(cx);
+        if let Some(delivery) = listener.take() {
+            return Poll::Ready(Ok(delivery));
+        }
+        match ended {
+            Poll::Ready(Ok(Some(delivery))) => Poll::Ready(Ok(delivery)),
+            Poll::Ready(Ok(None) | Err(Panicked)) => Poll::Ready(Err(Unheard::Lost)),
+            Poll::Pending => alarm.poll_until(cx, until).map(|()| Err(Unheard::Late)),
+        }
+    })
+    .await
 }
 
 impl Guard {

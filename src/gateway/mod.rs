@@ -3,6 +3,7 @@
 mod again;
 mod asker;
 mod attempt;
+mod attended;
 mod body;
 mod caller;
 mod cors;
@@ -55,7 +56,7 @@ use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
 use crate::upstream::headers::{Hop, Kinds, Manner, Via};
 use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Inbound, OnUpgrade};
+use crate::wire::{Alarms, Client, Inbound, OnUpgrade};
 use entry::Entry;
 use guards::{Guarded, probed};
 use limits::{Budget, Slots};
@@ -94,6 +95,7 @@ pub struct Gateway {
     worker: usize,
     /// What it writes lines of the access log with.
     pen: Option<Arc<Pen>>,
+    alarms: Alarms,
 }
 
 /// A request that has found its route.
@@ -222,13 +224,13 @@ impl Gateway {
     pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, worker: usize) -> Self {
         let upstreams = shared.fleets.iter().map(|fleet| Arc::new(Upstream::of(fleet, worker))).collect();
         let pen = shared.log.as_ref().and_then(|log| log.pen(worker));
-        Self { shared, arbiter, upstreams, worker, pen }
+        Self { shared, arbiter, upstreams, worker, pen, alarms: Alarms::default() }
     }
 
     /// The worker's door under a new configuration.
     #[must_use]
     pub fn succeeded_by(&self, shared: Arc<Shared>) -> Self {
-        Self::new(shared, Arc::clone(&self.arbiter), self.worker)
+        Self { alarms: self.alarms.clone(), ..Self::new(shared, Arc::clone(&self.arbiter), self.worker) }
     }
 
     /// Whether this door stands on that configuration.
@@ -340,7 +342,7 @@ impl Gateway {
         page: Option<(&Cors, Option<&HeaderValue>)>,
     ) -> Response<Body> {
         let clock = &self.arbiter.shared().clock;
-        let now = clock.is_calibrated().then(|| clock.now());
+        let now = clock.is_calibrated().then(|| clock.now_lately());
         let mut response = problem.response(&self.shared.settings.problem_types, now);
         if let Some(operation) = operation {
             marks::set_operation(response.headers_mut(), &operation);

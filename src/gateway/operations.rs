@@ -146,7 +146,7 @@ impl Gateway {
     }
 
     pub(super) fn outlook<'a>(&self, guard: &'a Guard, metrics: &RouteMetrics) -> Outlook<'a> {
-        let now = self.arbiter.shared().clock.now();
+        let now = self.arbiter.shared().clock.now_lately();
         Outlook { policy: &guard.policy, usual: metrics.attempts_usually_take(), now }
     }
 }

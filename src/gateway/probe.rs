@@ -130,7 +130,7 @@ impl Prober {
         let shared = Arc::clone(self.arbiter.shared());
         let asked = tokio::select! {
             asked = self.ask(asking.operation(), probing.timeout) => asked,
-            () = shared.give_up.cancelled() => return,
+            () = shared.given_up.cancelled() => return,
         };
         let now = shared.clock.now();
         match asked {

@@ -2,7 +2,7 @@
 //! dropped, and for naming its operation in a refusal.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
@@ -28,7 +28,8 @@ pub(super) struct Tally {
 impl Tally {
     /// A request that belongs to no route yet.
     pub(super) fn new(no_route: &Arc<RouteMetrics>, entry: Option<Arc<Entry>>) -> Self {
-        let started = Clock::instant();
+        // Whoever has read its head has read the clock.
+        let started = Clock::lately();
         let (route, if_left) = (Arc::clone(no_route), Verdict::BadRequest);
         Self { route, place: None, operation: None, started, if_left, counted: false, entry }
     }
@@ -67,16 +68,20 @@ impl Tally {
     /// The request has its answer, whose body this line goes with.
     pub(super) fn answered(mut self, verdict: Verdict, status: StatusCode) -> Option<Closing> {
         self.counted = true;
-        self.route.answered(verdict, self.started.elapsed());
+        self.route.answered(verdict, self.took());
         let entry = self.entry.take()?;
         Some(Closing::new(entry, Arc::clone(&self.route), verdict, status.as_u16(), self.operation))
+    }
+
+    fn took(&self) -> Duration {
+        Clock::instant().saturating_duration_since(self.started)
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
         if !self.counted {
-            self.route.answered(self.if_left, self.started.elapsed());
+            self.route.answered(self.if_left, self.took());
             self.route.client_gone();
             if let Some(entry) = self.entry.take() {
                 drop(Closing::left(entry, Arc::clone(&self.route), self.if_left, self.operation));

@@ -76,11 +76,11 @@ impl Gateway {
         set(&mut answer.headers);
         let idle = self.shared.settings.limits.websocket_idle_timeout;
         let shared = self.arbiter.shared();
-        let give_up = shared.give_up.clone();
+        let given_up = shared.given_up.clone();
         shared.tasks.spawn(async move {
             tokio::select! {
                 () = join(client, upstream, idle) => {}
-                () = give_up.cancelled() => {}
+                () = given_up.cancelled() => {}
             }
             drop(held);
         });

@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 
 use super::content::{self, Content, Entity};
-use super::frame::{Frame, Hash, print, word};
+use super::frame::{self, Frame, Hash, print, word};
 use super::json::{self, Fault, Scan};
 use super::{FingerprintSettings, Request, Typed, multipart, query, scope};
 use crate::machine::{FINGERPRINT_VERSION, Print};
@@ -34,9 +34,7 @@ pub(super) struct Canonical {
 
 /// Digest of the request as sent, but for the header fields that do not count.
 pub(super) fn raw(request: &Request, settings: &FingerprintSettings) -> Print {
-    let mut frame = Frame::new(RAW);
-    frame_raw(&mut frame, request, settings);
-    print(&frame.finish())
+    print(&frame::hash(RAW, |frame| frame_raw(frame, request, settings)))
 }
 
 /// Appends the request as sent.
@@ -61,9 +59,9 @@ pub(super) fn canonical(
     entity: &Entity,
     scanned: Option<&Result<Scan, Fault>>,
 ) -> Canonical {
-    let mut frame = Frame::new(CANONICAL);
-    let form = frame_canonical(&mut frame, request, settings, entity, scanned);
-    Canonical { hash: frame.finish(), form }
+    let mut form = BodyForm::Raw;
+    let hash = frame::hash(CANONICAL, |frame| form = frame_canonical(frame, request, settings, entity, scanned));
+    Canonical { hash, form }
 }
 
 /// Appends the request in canonical form.

@@ -1,7 +1,5 @@
 //! SHA-256 of bytes that come in pieces, most of them short. What they mean is not known here.
 
-#![expect(clippy::inline_always, reason = "a hasher that is moved is copied, which costs as much as its work")]
-
 use sha2::block_api::compress256;
 
 /// A whole SHA-256.
@@ -26,7 +24,7 @@ pub(super) struct Hasher {
 }
 
 impl Hasher {
-    #[inline(always)]
+    #[inline]
     pub(super) fn new() -> Self {
         Self { state: BEGIN, blocks: 0, held: [0; HELD + BLOCK], length: 0 }
     }

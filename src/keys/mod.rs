@@ -256,9 +256,7 @@ fn derive_from<'a>(settings: &Settings, seen: Seen<'a>) -> Derived<'a> {
 }
 
 fn operation(namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) -> OperationId {
-    let mut frame = Frame::new(OPERATION);
-    frame_operation(&mut frame, namespace, scope, key);
-    OperationId(frame.finish())
+    OperationId(frame::hash(OPERATION, |frame| frame_operation(frame, namespace, scope, key)))
 }
 
 fn frame_operation(frame: &mut Frame, namespace: &str, scope: &[scope::Value<'_>], key: &[source::Part<'_>]) {

@@ -152,14 +152,22 @@ impl Codec {
     /// # Errors
     /// When it cannot be sealed.
     pub fn encode(&self, id: &OperationId, record: &Record) -> Result<Vec<u8>, SealError> {
+        self.encode_behind(Vec::new(), id, record)
+    }
+
+    /// The same behind what stands there already.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn encode_behind(&self, front: Vec<u8>, id: &OperationId, record: &Record) -> Result<Vec<u8>, SealError> {
         let keys = self.keys.load();
         let key = keys.sealing().filter(|_| secret::is_in(record));
-        let mut out = Writer::new(128 + secret::hint(record));
+        let mut out = Writer::behind(front, 128 + secret::hint(record));
         encode_clear(&mut out, record, if key.is_some() { SEALED } else { 0 });
         if let Some(key) = key {
             out.bytes(&SEAL_MARK);
             out.text(key.id().as_bytes());
-            let mut part = Writer::new(secret::hint(record));
+            let mut part = Writer::behind(Vec::new(), secret::hint(record));
             secret::encode(&mut part, record);
             let sealed = key.seal(&bound(id, out.so_far()), part.finish())?;
             out.bytes(&sealed);

@@ -17,9 +17,10 @@ mod sentinel;
 mod server;
 mod settings;
 mod slots;
+mod wanted;
 
 use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -37,10 +38,14 @@ use self::position::Position;
 use self::request::{Answer, Request};
 pub use self::server::{Persistence, Report};
 pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
+use self::wanted::{Wanted, What, key_behind};
 use super::codec::{self, Codec};
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::clock::Clock;
-use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, State, Time};
+use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, Time};
+
+/// How much room for a command's words is kept.
+const DESK: usize = 64 << 10;
 
 /// How long a probe stays when the gateway dies between its writing and its removal.
 const PROBE_LIFE: Duration = Duration::from_mins(1);
@@ -56,6 +61,8 @@ pub struct RedisStore {
     key_prefix: Vec<u8>,
     codec: Codec,
     scripts: Arc<Scripts>,
+    /// Where the words of a command are put together.
+    desk: Mutex<Vec<u8>>,
 }
 
 impl RedisStore {
@@ -69,6 +76,7 @@ impl RedisStore {
             key_prefix,
             codec: Codec::default(),
             scripts: Arc::new(Scripts::new()),
+            desk: Mutex::default(),
         }
     }
 
@@ -87,6 +95,7 @@ impl RedisStore {
             key_prefix: self.key_prefix.clone(),
             codec: self.codec.clone(),
             scripts: Arc::clone(&self.scripts),
+            desk: Mutex::default(),
         }
     }
 
@@ -115,10 +124,6 @@ impl RedisStore {
         Deadline::within(self.terms.timeout)
     }
 
-    fn key(&self, id: &OperationId) -> Vec<u8> {
-        [&self.key_prefix[..], &id.0].concat()
-    }
-
     /// The operation of a key; none when the key is not one of an operation.
     fn operation(&self, key: &[u8]) -> Option<OperationId> {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
@@ -138,7 +143,7 @@ impl RedisStore {
             return read(&self.codec, id, reply);
         }
         Box::pin(async move {
-            let key = self.key(id);
+            let key = key_behind(Vec::new(), &self.key_prefix, id);
             let get: Words = &[b"GET", &key];
             let request = Request { again, ..Request::plain(get) };
             read(&self.codec, id, self.lines.send(&key, request, deadline).await?.reply)
@@ -146,43 +151,42 @@ impl RedisStore {
         .await
     }
 
-    /// Carries out a change, and says what came of it. It goes the long way where it has not gone out at once.
-    async fn carry_out(
-        &self,
-        id: &OperationId,
-        change: Change,
-        own: Option<Fence>,
-        sent: Option<Sent<'_>>,
-    ) -> Result<Written, StoreError> {
+    /// Makes a change, and says what came of it. What it is made of is put together on the desk, and anew where it has not
+    /// gone out at once: so it is moved nowhere.
+    fn change<'a>(&'a self, wanted: Wanted<'a>) -> Reply<'a, Written> {
+        match self.start(&wanted) {
+            Ok(sent) => Box::pin(self.carry_out(wanted, sent)),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    /// It goes the long way where it has not gone out at once.
+    async fn carry_out(&self, wanted: Wanted<'_>, sent: Option<Sent<'_>>) -> Result<Written, StoreError> {
         let mut again = true;
         if let Some(sent) = sent {
             match sent.reply().await? {
-                Some(reply) if !faults::is_unknown_script(&reply) => return self.outcome(id, &change, reply),
+                Some(reply) if !faults::is_unknown_script(&reply) => return self.outcome(&wanted, reply),
                 Some(_) => {}
                 None => again = false,
             }
         }
-        Box::pin(self.carry_out_slowly(id, change, own, again)).await
+        Box::pin(self.carry_out_slowly(wanted, again)).await
     }
 
-    async fn carry_out_slowly(
-        &self,
-        id: &OperationId,
-        change: Change,
-        own: Option<Fence>,
-        again: bool,
-    ) -> Result<Written, StoreError> {
+    async fn carry_out_slowly(&self, wanted: Wanted<'_>, again: bool) -> Result<Written, StoreError> {
+        let sheet = wanted.put_together(&self.codec, &self.key_prefix, Vec::new())?;
+        let change = wanted.change(&sheet, self.terms.settings.wait);
         let answer = self.send(&change, again).await?;
-        let written = self.outcome(id, &change, answer.reply)?;
+        let written = self.outcome(&wanted, answer.reply)?;
         let Some(wait) = change.wait else { return Ok(written) };
-        match (&written, own) {
+        match (&written, wanted.own()) {
             (Written::Done, _) => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
             (Written::Lost(Some(found)), Some(own)) if found.fence == own => {
                 // Its own, from a sending whose reply was lost with its connection: on this one nothing has been written
                 // that replicas could acknowledge. So it is written once more.
-                let change = change.over(codec::fence_prefix(&own));
+                let (wanted, change) = (wanted.over(own), change.over(Expect::Fence(own)));
                 let answer = self.send(&change, true).await?;
-                match self.outcome(id, &change, answer.reply)? {
+                match self.outcome(&wanted, answer.reply)? {
                     Written::Done => acknowledged_by(answer.acknowledged.as_ref(), wait).map(|()| written),
                     newer @ Written::Lost(_) => Ok(newer),
                 }
@@ -193,12 +197,12 @@ impl RedisStore {
     }
 
     /// Sends a change by the long way: over a connection that may have to be made, and to whom it concerns.
-    async fn send(&self, change: &Change, again: bool) -> Result<Answer, StoreError> {
+    async fn send(&self, change: &Change<'_>, again: bool) -> Result<Answer, StoreError> {
         let mut known = true;
         loop {
             let command = change.command(&self.scripts, known);
             let request = Request { command: command.words(), wait: change.wait, asking: false, again };
-            let answer = self.lines.send(&change.key, request, change.deadline).await?;
+            let answer = self.lines.send(change.key, request, change.deadline).await?;
             // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
             if !known || !faults::is_unknown_script(&answer.reply) {
                 return Ok(answer);
@@ -208,15 +212,33 @@ impl RedisStore {
     }
 
     /// Sends a change at once, where that can be, and nobody else has to have it.
-    fn start(&self, change: &Change) -> Option<Sent<'_>> {
-        if change.wait.is_some() {
-            return None;
-        }
-        self.lines.start(change.command(&self.scripts, true).words(), change.deadline)
+    fn start(&self, wanted: &Wanted<'_>) -> Result<Option<Sent<'_>>, StoreError> {
+        let sheet = wanted.put_together(&self.codec, &self.key_prefix, self.cleared_desk())?;
+        let change = wanted.change(&sheet, self.terms.settings.wait);
+        let sent = if change.wait.is_some() {
+            None
+        } else {
+            self.lines.start(change.command(&self.scripts, true).words(), change.deadline)
+        };
+        self.leave_desk(sheet.room());
+        Ok(sent)
     }
 
-    fn outcome(&self, id: &OperationId, change: &Change, reply: Value) -> Result<Written, StoreError> {
-        if change.is_done(&reply) { Ok(Written::Done) } else { read(&self.codec, id, reply).map(Written::Lost) }
+    fn cleared_desk(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.desk.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn leave_desk(&self, mut words: Vec<u8>) {
+        words.clear();
+        words.shrink_to(DESK);
+        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    }
+
+    fn outcome(&self, wanted: &Wanted<'_>, reply: Value) -> Result<Written, StoreError> {
+        if wanted.is_done(&reply) {
+            return Ok(Written::Done);
+        }
+        read(&self.codec, wanted.id, reply).map(Written::Lost)
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {
@@ -279,11 +301,12 @@ impl RedisStore {
         let key = [&self.key_prefix[..], b"probe:", &fence.attempt.0].concat();
         let (prefix, wait, deadline) = (codec::fence_prefix(&fence), self.terms.settings.wait, self.deadline());
         let expires = self.terms.clock.now().plus(PROBE_LIFE);
-        let probe = Change::reserve(key.clone(), prefix.to_vec(), expires, deadline).awaiting(wait);
+        let probe = Change::reserve(&key, &prefix, expires, deadline).awaiting(wait);
         let answer = self.send(&probe, true).await?;
         faults::refuse(answer.reply)?;
         let acknowledged = wait.map_or(Ok(()), |wait| acknowledged_by(answer.acknowledged.as_ref(), wait));
-        faults::refuse(self.send(&Change::remove(key, prefix, deadline), true).await?.reply)?;
+        let removal = Change::remove(&key, fence, deadline);
+        faults::refuse(self.send(&removal, true).await?.reply)?;
         acknowledged
     }
 }
@@ -291,29 +314,18 @@ impl RedisStore {
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
         let deadline = self.deadline();
-        let sent = self.lines.start(&[b"GET", &self.key(id)], deadline);
+        let key = key_behind(self.cleared_desk(), &self.key_prefix, id);
+        let sent = self.lines.start(&[b"GET", &key], deadline);
+        self.leave_desk(key);
         Box::pin(self.load_record(id, sent, deadline))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        let value = match self.codec.encode(id, record) {
-            Ok(value) => value,
-            Err(error) => return Box::pin(ready(Err(error.into()))),
-        };
-        let wait = self.terms.settings.wait.filter(|_| is_awaited(expect, record));
-        let change = Change::reserve(self.key(id), value, record.expires, self.deadline()).awaiting(wait);
-        let change = match expect {
-            Expect::Absent => change,
-            Expect::Fence(fence) => change.over(codec::fence_prefix(&fence)),
-        };
-        let sent = self.start(&change);
-        Box::pin(self.carry_out(id, change, Some(record.fence), sent))
+        self.change(Wanted { id, what: What::Record(record, expect), deadline: self.deadline() })
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        let change = Change::remove(self.key(id), codec::fence_prefix(&fence), self.deadline());
-        let sent = self.start(&change);
-        Box::pin(self.carry_out(id, change, None, sent))
+        self.change(Wanted { id, what: What::Nothing(fence), deadline: self.deadline() })
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {
@@ -327,21 +339,6 @@ impl Store for RedisStore {
 
     fn probe(&self) -> Reply<'_, ()> {
         Box::pin(self.try_out())
-    }
-}
-
-/// Whether replicas must have a write before anybody acts on it: a new attempt's first, on which a request is sent, and an
-/// outcome, which a client is told was recorded. Any other that a failover undoes leaves an attempt that is running or in
-/// doubt, and that nobody repeats.
-fn is_awaited(expect: Expect, record: &Record) -> bool {
-    let is_new = match expect {
-        Expect::Absent => true,
-        Expect::Fence(fence) => fence.attempt != record.fence.attempt,
-    };
-    match record.state {
-        State::InFlight { .. } => is_new,
-        State::Completed { .. } => true,
-        State::InDoubt { .. } => false,
     }
 }
 

@@ -82,7 +82,7 @@ impl Inbound {
     /// All of it must be there this long from now.
     pub fn within(&mut self, total: Duration) {
         if let Kind::Coming(coming) = &mut self.0 {
-            coming.patience.in_all(Clock::instant() + total);
+            coming.patience.in_all(Clock::lately() + total);
         }
     }
 

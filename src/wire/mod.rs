@@ -2,6 +2,7 @@
 //! end, how long a body takes.
 
 mod ahead;
+mod alarms;
 mod certificate;
 mod exchange;
 mod feed;
@@ -22,6 +23,7 @@ use std::sync::OnceLock;
 use http::HeaderValue;
 
 pub use ahead::Ahead;
+pub use alarms::{Alarms, Lent};
 pub use certificate::Certificate;
 pub use exchange::{Exchange, News};
 pub use feed::{Cut, Feed, Feeder, feed};

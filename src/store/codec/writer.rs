@@ -3,28 +3,35 @@
 use super::known::{COMMON_FIELDS, COMMON_NAMES, FIRST_FIELD};
 use crate::machine::Time;
 
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct Writer {
+    out: Vec<u8>,
+    /// How much stood there before.
+    begin: usize,
+}
 
 impl Writer {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self(Vec::with_capacity(capacity))
+    /// Writes behind what stands there already, with room for so much.
+    pub(super) fn behind(mut out: Vec<u8>, room: usize) -> Self {
+        out.reserve(room);
+        Self { begin: out.len(), out }
     }
 
+    /// What stood there before, and what has been written.
     pub(super) fn finish(self) -> Vec<u8> {
-        self.0
+        self.out
     }
 
     /// What has been written.
     pub(super) fn so_far(&self) -> &[u8] {
-        &self.0
+        &self.out[self.begin..]
     }
 
     pub(super) fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.out.push(byte);
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
     }
 
     /// Seven bits a byte, lowest first; the high bit says that more follow.

@@ -55,9 +55,11 @@ pub(super) struct Stored {
 
 impl Stored {
     pub(super) fn new(codec: &Codec, id: &OperationId, record: &Record) -> Result<Self, SealError> {
-        let body = codec.encode(id, record)?;
         let expires = record.expires.0.to_be_bytes();
-        let bytes = [&expires[..], &checksum(id, expires, &body), &body].concat();
+        let mut bytes = codec.encode_behind(vec![0; FRONT_LEN], id, record)?;
+        let sum = checksum(id, expires, &bytes[FRONT_LEN..]);
+        bytes[..8].copy_from_slice(&expires);
+        bytes[8..FRONT_LEN].copy_from_slice(&sum);
         Ok(Self { expires: record.expires, bytes })
     }
 }
@@ -227,17 +229,35 @@ impl<'txn> Tables<'txn> {
         self.expiries.insert((expires.0, id), ()).map(drop)
     }
 
-    /// Carries out a change if its condition holds.
-    pub(super) fn apply(&mut self, codec: &Codec, change: &Change, now: Time) -> Result<Answer, redb::StorageError> {
-        if let Some(answer) = refusal(&self.records, codec, change, now)? {
+    /// Carries out a change if its condition holds: by what the last commit left, which has been looked at, or, `anew`, by
+    /// what this transaction has made of it.
+    pub(super) fn apply(
+        &mut self,
+        codec: &Codec,
+        change: &Change,
+        now: Time,
+        anew: bool,
+    ) -> Result<Answer, redb::StorageError> {
+        if anew && let Some(answer) = refusal(&self.records, codec, change, now)? {
             return Ok(answer);
         }
-        self.take(&change.id)?;
-        if let Some(stored) = &change.put {
-            self.records.insert(&change.id.0, stored.bytes.as_slice())?;
-            self.expiries.insert((stored.expires.0, &change.id.0), ())?;
+        match &change.put {
+            Some(stored) => self.put(&change.id, stored)?,
+            None => self.take(&change.id)?,
         }
         Ok(Ok(Written::Done))
+    }
+
+    /// Puts a record where there is none, or in the place of the one that is there.
+    fn put(&mut self, id: &OperationId, stored: &Stored) -> Result<(), redb::StorageError> {
+        let old = self.records.insert(&id.0, stored.bytes.as_slice())?.and_then(|old| expiry_of(old.value()));
+        if old == Some(stored.expires) {
+            return Ok(());
+        }
+        if let Some(old) = old {
+            self.expiries.remove((old.0, &id.0))?;
+        }
+        self.expiries.insert((stored.expires.0, &id.0), ()).map(drop)
     }
 
     /// Frees at most `limit` expired records, the longest expired first, and says how many.
@@ -263,9 +283,14 @@ impl<'txn> Tables<'txn> {
     /// Removes a record, if there is one, from both tables. Its checksum has been checked.
     fn take(&mut self, id: &OperationId) -> Result<(), redb::StorageError> {
         let Some(old) = self.records.remove(&id.0)? else { return Ok(()) };
-        if let Some(expires) = old.value().first_chunk::<8>() {
-            self.expiries.remove((u64::from_be_bytes(*expires), &id.0))?;
+        if let Some(expires) = expiry_of(old.value()) {
+            self.expiries.remove((expires.0, &id.0))?;
         }
         Ok(())
     }
+}
+
+/// When a stored value expires, whatever else is in it.
+fn expiry_of(stored: &[u8]) -> Option<Time> {
+    stored.first_chunk().map(|expires| Time(u64::from_be_bytes(*expires)))
 }

@@ -257,7 +257,7 @@ async fn reclaims_in_bounded_steps_and_nothing_that_lives() {
     };
     let fill = |tables: &mut Tables<'_>| {
         for number in 0..450 {
-            tables.apply(&Codec::default(), &change(number), Time(0))?.unwrap();
+            tables.apply(&Codec::default(), &change(number), Time(0), true)?.unwrap();
         }
         Ok(((), disk::Changed::Yes))
     };

@@ -1,5 +1,6 @@
 //! The one thread that writes: it gathers what is waiting and makes it durable with one sync. It knows no deadlines.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -117,8 +118,13 @@ impl Writer {
             return Ok(());
         }
         let (answers, freed) = self.disk.commit(|tables| {
-            let apply = |(change, _): &(Change, _)| tables.apply(&self.disk.codec, change, now);
-            let answers = batch.changes.iter().map(apply).collect::<Result<Vec<Answer>, _>>()?;
+            // What losers are refused by is what the last commit left: it holds but for what the batch itself has changed.
+            let mut met = HashSet::with_capacity(batch.changes.len());
+            let mut apply = |(change, _): &(Change, _)| {
+                let anew = !met.insert(change.id);
+                tables.apply(&self.disk.codec, change, now, anew)
+            };
+            let answers = batch.changes.iter().map(&mut apply).collect::<Result<Vec<Answer>, _>>()?;
             let done = answers.iter().filter(|answer| matches!(answer, Ok(Written::Done))).count();
             let limit = if batch.reclaims.is_empty() { done * RECLAIMED_PER_CHANGE } else { RECLAIM_LIMIT };
             let freed = tables.reclaim(now, limit.min(RECLAIM_LIMIT))?;

@@ -6,8 +6,8 @@ use redis::Value;
 use super::deadline::Deadline;
 use super::line::{Digits, Words};
 use super::settings::Wait;
-use crate::machine::Time;
-use crate::store::codec::FENCE_PREFIX_LEN;
+use crate::machine::{Expect, Fence, Time};
+use crate::store::codec::{FENCE_PREFIX_LEN, fence_prefix};
 
 /// Replaces the value if it begins with the fence, else tells what is there.
 const WRITE: &str = "\
@@ -51,31 +51,35 @@ impl Scripts {
 }
 
 /// What becomes of what is stored under a key.
-pub(super) struct Change {
-    pub(super) key: Vec<u8>,
+pub(super) struct Change<'a> {
+    pub(super) key: &'a [u8],
     /// What has to be there: a value that begins so; none: nothing.
     fence: Option<[u8; FENCE_PREFIX_LEN]>,
     /// What takes its place, and until when.
-    value: Option<(Vec<u8>, Digits)>,
+    value: Option<(&'a [u8], Digits)>,
     /// Who else must have it before it counts.
     pub(super) wait: Option<Wait>,
     pub(super) deadline: Deadline,
 }
 
-impl Change {
+impl<'a> Change<'a> {
     /// A value where there is none.
-    pub(super) fn reserve(key: Vec<u8>, value: Vec<u8>, expires: Time, deadline: Deadline) -> Self {
+    pub(super) fn reserve(key: &'a [u8], value: &'a [u8], expires: Time, deadline: Deadline) -> Self {
         Self { key, fence: None, value: Some((value, millis(expires))), wait: None, deadline }
     }
 
-    /// No value where there is one that begins so.
-    pub(super) fn remove(key: Vec<u8>, fence: [u8; FENCE_PREFIX_LEN], deadline: Deadline) -> Self {
-        Self { key, fence: Some(fence), value: None, wait: None, deadline }
+    /// No value where there is one with this fence.
+    pub(super) fn remove(key: &'a [u8], fence: Fence, deadline: Deadline) -> Self {
+        Self { key, fence: Some(fence_prefix(&fence)), value: None, wait: None, deadline }
     }
 
-    /// The same over a value that begins so.
-    pub(super) fn over(self, fence: [u8; FENCE_PREFIX_LEN]) -> Self {
-        Self { fence: Some(fence), ..self }
+    /// The same over what is expected there.
+    pub(super) fn over(self, expect: Expect) -> Self {
+        let fence = match expect {
+            Expect::Absent => None,
+            Expect::Fence(fence) => Some(fence_prefix(&fence)),
+        };
+        Self { fence, ..self }
     }
 
     /// The same, which counts when replicas have it too.
@@ -84,19 +88,22 @@ impl Change {
     }
 
     /// The command. A server that does not know the script is told its text.
-    pub(super) fn command<'a>(&'a self, scripts: &'a Scripts, known: bool) -> Command<'a> {
-        let (value, expires) = self.value.as_ref().map_or((&[][..], &[][..]), |(value, end)| (value, end.text()));
+    pub(super) fn command<'b>(&'b self, scripts: &'b Scripts, known: bool) -> Command<'b> {
+        let (value, expires) = self.value.as_ref().map_or((&[][..], &[][..]), |(value, end)| (*value, end.text()));
         let Some(fence) = &self.fence else {
-            return Command { words: [b"SET", &self.key, value, b"NX", b"GET", b"PXAT", expires], count: 7 };
+            return Command { words: [b"SET", self.key, value, b"NX", b"GET", b"PXAT", expires], count: 7 };
         };
         let (script, count) = if self.value.is_some() { (&scripts.write, 7) } else { (&scripts.remove, 5) };
         let [name, script] = if known { ["EVALSHA", &script.digest] } else { ["EVAL", script.text] };
-        Command { words: [name.as_bytes(), script.as_bytes(), b"1", &self.key, fence, value, expires], count }
+        Command { words: [name.as_bytes(), script.as_bytes(), b"1", self.key, fence, value, expires], count }
     }
+}
 
-    /// Whether the reply says that it is done; else it says what is there, or why not.
-    pub(super) fn is_done(&self, reply: &Value) -> bool {
-        *reply == if self.fence.is_some() { Value::Int(1) } else { Value::Nil }
+/// Whether the reply to a change of what is expected says that it is done; else it says what is there, or why not.
+pub(super) fn is_done(expect: Expect, reply: &Value) -> bool {
+    match expect {
+        Expect::Absent => matches!(reply, Value::Nil),
+        Expect::Fence(_) => matches!(reply, Value::Int(1)),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     pub(super) fn within(whole: Duration) -> Self {
-        Self { end: Clock::instant() + whole, whole }
+        Self { end: Clock::lately() + whole, whole }
     }
 
     /// What comes of it in time, if anything.

@@ -57,26 +57,33 @@ impl Cursor {
 
 /// Up to where bytes hold no control character but HTAB; their length if they hold none.
 fn control(bytes: &[u8]) -> usize {
-    find(bytes, controls, |byte| matches!(byte, 0..=8 | 10..=31 | 127))
+    let mut from = 0;
+    while let Some(at) = first(bytes, from, controls) {
+        if bytes[at] != b'\t' {
+            return at;
+        }
+        from = at + 1;
+    }
+    bytes.len()
 }
 
-/// Where the first byte stands that `is_it`; the bytes' length if none is. `marks` sets the high bit of each such byte out
-/// of eight, and of few others.
+/// The first byte from there on that `marks` finds: it sets the high bit of each such byte, out of eight, up to the first
+/// one at least.
 #[inline]
-fn find(bytes: &[u8], marks: impl Fn(u64) -> u64, is_it: impl Fn(u8) -> bool) -> usize {
-    let (eights, rest) = bytes.as_chunks::<8>();
-    for (place, eight) in eights.iter().enumerate() {
-        let mut marked = marks(u64::from_le_bytes(*eight));
-        while marked != 0 {
-            let at = usize::try_from(marked.trailing_zeros() / 8).unwrap_or_default();
-            if is_it(eight[at]) {
-                return 8 * place + at;
-            }
-            marked &= marked - 1;
+fn first(bytes: &[u8], mut from: usize, marks: impl Fn(u64) -> u64) -> Option<usize> {
+    let place = |marked: u64| usize::try_from(marked.trailing_zeros() / 8).unwrap_or_default();
+    while let Some(eight) = bytes.get(from..)?.first_chunk() {
+        let marked = marks(u64::from_le_bytes(*eight));
+        if marked != 0 {
+            return Some(from + place(marked));
         }
+        from += 8;
     }
-    let before = 8 * eights.len();
-    rest.iter().position(|byte| is_it(*byte)).map_or(bytes.len(), |at| before + at)
+    let rest = bytes.get(from..)?;
+    let mut last = [b' '; 8];
+    last.get_mut(..rest.len())?.copy_from_slice(rest);
+    let marked = marks(u64::from_le_bytes(last));
+    (marked != 0).then(|| from + place(marked))
 }
 
 const EACH: u64 = u64::from_le_bytes([1; 8]);
@@ -106,7 +113,7 @@ pub(super) struct Field {
 
 /// Reads a field.
 pub(super) fn field(line: &[u8]) -> Result<Field, Fault> {
-    let colon = find(line, colons, |byte| byte == b':');
+    let colon = first(line, 0, colons).unwrap_or(line.len());
     let name = &line[..colon];
     let known = Known::of(name);
     let sound = known.is_some() || !name.is_empty() && name.iter().copied().all(is_token);

@@ -108,7 +108,7 @@ fn a_secret_part_fits_no_other_record() {
 }
 
 fn clear_len(record: &Record) -> usize {
-    let mut out = Writer::new(0);
+    let mut out = Writer::behind(Vec::new(), 0);
     encode_clear(&mut out, record, SEALED);
     out.so_far().len()
 }
