@@ -71,7 +71,7 @@ impl Clock {
 
     /// The store's time as it was, or will be, at this instant. A clock that is moved by hand knows of no other time than
     /// its own.
-    pub fn at(&self, instant: Instant) -> Time {
+    fn at(&self, instant: Instant) -> Time {
         let offset = self.0.offset.load(Ordering::Relaxed);
         Time(u64::try_from(offset.saturating_add(self.elapsed(instant))).unwrap_or(0))
     }
@@ -122,8 +122,8 @@ impl Clock {
     /// This thread's last reading within its turn; a new one where there is none, or where the thread keeps no turns.
     ///
     /// It lies in the past, by as much as the thread has worked since: for deadlines, for measuring, and for whatever is
-    /// on the safe side with an earlier time. A request takes a reading of its own when it begins, and whenever the store
-    /// or its upstream has answered.
+    /// on the safe side with an earlier time. A request takes a reading of its own when it begins (over HTTP/1.1: those of
+    /// an HTTP/2 connection begin at once), and whenever the store or its upstream has answered.
     pub fn lately() -> Instant {
         match TURN.get() {
             Turn::Read(instant) => instant,

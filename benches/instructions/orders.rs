@@ -5,7 +5,6 @@ const CONFIG: &str = r#"
 listen: 127.0.0.1:8080
 admin: { listen: "127.0.0.1:9900" }
 store: { kind: memory }
-filter: { capacity: 10000, false_positive_rate: 0.00001 }
 replay_cache: CACHE
 upstreams:
   api: { servers: [ "http://UPSTREAM" ] }

@@ -274,7 +274,7 @@ impl Parts {
         let store = store::open(&settings.store, &clock)?;
         let (shared, state) = std::thread::scope(|scope| {
             // Its answer takes as long as all the rest.
-            let asked = scope.spawn(|| ask(&store));
+            let asked = std::thread::Builder::new().spawn_scoped(scope, || ask(&store)).map_err(StartError::Thread)?;
             let built = Self::build(settings, &store, &metrics, &access, &closing, clock);
             asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             built

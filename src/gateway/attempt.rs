@@ -25,6 +25,7 @@ use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Sa
 use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
 use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 use crate::wire::Lent;
+use crate::wire::heads::Spelling;
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -61,7 +62,7 @@ pub(super) type Delivery = Result<Response<Body>, Problem>;
 /// How the exchange with the upstream ended.
 enum Exchange {
     /// A whole answer, within the route's limit, and what it holds of the gateway's budget.
-    Whole { head: response::Parts, word: Word, body: Bytes, hold: Arc<Hold> },
+    Whole { head: response::Parts, spelling: Option<Spelling>, word: Word, body: Bytes, hold: Arc<Hold> },
     /// A whole answer over the limit. All of it was streamed but the last piece: its client must not have the whole
     /// answer before the outcome is recorded.
     Streamed { head: Head, last: Bytes, tail: Option<mpsc::Sender<Piece>> },
@@ -265,7 +266,8 @@ impl Wire<'_> {
                 return Box::pin(self.stream(head, word, gathered.into_bytes(), body, length, pipe)).await;
             }
         }
-        Exchange::Whole { head, word, body: gathered.into_bytes(), hold: Arc::new(hold) }
+        let spelling = body.take_spelling();
+        Exchange::Whole { head, spelling, word, body: gathered.into_bytes(), hold: Arc::new(hold) }
     }
 
     /// Passes an answer on that is too large to keep. A client that does not read on is let go; the upstream is read
@@ -281,7 +283,7 @@ impl Wire<'_> {
     ) -> Exchange {
         let kept = Head::of(&head, word);
         let (tail, pieces) = mpsc::channel(PIPE);
-        let response = Response::from_parts(head, Body::stream(pieces, length));
+        let response = Response::from_parts(head, Body::stream(pieces, length).spelled(body.take_spelling()));
         let listening = pipe.take_if(|client| !client.is_left());
         let delivered = listening.is_some_and(|client| client.hand(Ok(response)));
         // The client gets it now, and from here on this is a task of its own.
@@ -359,8 +361,8 @@ fn deliver(
     again: Option<Duration>,
 ) -> Option<Delivery> {
     match exchange {
-        Exchange::Whole { head, body, hold, .. } => {
-            let mut response = Response::from_parts(head, Body::held(body, hold));
+        Exchange::Whole { head, spelling, body, hold, .. } => {
+            let mut response = Response::from_parts(head, Body::held(body, hold).spelled(spelling));
             if again.is_some() {
                 if let Some(Settled::Kept(expires)) = settled {
                     marks::set_expires(response.headers_mut(), expires);

@@ -14,6 +14,7 @@ use super::entry::Closing;
 use super::limits::{Hold, Slot};
 use crate::telemetry::{Metrics, Timeout};
 use crate::upstream::{self, BodyError};
+use crate::wire::heads::Spelling;
 
 /// Why an answer's body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -31,6 +32,8 @@ pub struct Body {
     kind: Kind,
     /// The answer's line in the access log, which is written when the body is gone.
     line: Option<Closing>,
+    /// How the fields were spelled that it came with, if that is kept.
+    spelling: Option<Spelling>,
 }
 
 enum Kind {
@@ -45,7 +48,7 @@ enum Kind {
 
 impl Body {
     fn of(kind: Kind) -> Self {
-        Self { kind, line: None }
+        Self { kind, line: None, spelling: None }
     }
 
     /// No bytes.
@@ -62,12 +65,22 @@ impl Body {
         Self::of(Kind::Held(Some(bytes).filter(|bytes| !bytes.is_empty()), hold))
     }
 
-    pub(super) fn upstream(body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
-        Self::of(Kind::Upstream(body, slot, Arc::clone(metrics)))
+    pub(super) fn upstream(mut body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
+        let spelling = body.take_spelling();
+        Self::of(Kind::Upstream(body, slot, Arc::clone(metrics))).spelled(spelling)
     }
 
     pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
         Self::of(Kind::Stream(pieces, length))
+    }
+
+    /// The same, whose head was spelled so.
+    pub(super) fn spelled(self, spelling: Option<Spelling>) -> Self {
+        Self { spelling, ..self }
+    }
+
+    pub(super) fn take_spelling(&mut self) -> Option<Spelling> {
+        self.spelling.take()
     }
 
     /// Has a line written when the body is gone.

@@ -259,6 +259,9 @@ impl Gateway {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        if let Some(spelling) = response.body_mut().take_spelling() {
+            client.exchange.spell(spelling);
+        }
         let line = tally.answered(verdict, response.status());
         body::frame(&mut response, &method, version);
         if let Some(line) = line {

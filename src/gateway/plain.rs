@@ -53,8 +53,9 @@ impl Gateway {
                 }
                 let body = match wish.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS) {
                     Some(client) => {
+                        let spelling = body.take_spelling();
                         self.tunnel(client, &mut head, (slot, body));
-                        Body::empty()
+                        Body::empty().spelled(spelling)
                     }
                     None => Body::upstream(body, slot, &self.shared.metrics),
                 };

@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Cut + Unpin> Pace<S> {
         match self.watch.waits(cx.waker()) {
             Phase::Busy => {
                 // A rest may begin while nobody reads. It cannot end before this, and is looked at again then.
-                let _ = self.alarm.poll_until(cx, Clock::instant() + self.keep_alive_timeout);
+                let _ = self.alarm.poll_until(cx, Clock::lately() + self.keep_alive_timeout);
                 Poll::Pending
             }
             Phase::Leaving => Poll::Ready(Ok(())),

@@ -3,16 +3,21 @@
 //! A false positive costs a look that was not needed. An operation that another gateway reserved, or this one before a
 //! restart, is simply not in it: whoever asks must leave the last word to the store.
 
-mod layout;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use layout::{Generation, Layout, Marks};
+use bloomfilter::Bloom;
 
 use crate::clock::Clock;
 use crate::machine::{OperationId, Time};
+
+/// Enough that the workers of one machine rarely meet at the same lock, which is held for less than a microsecond; and so
+/// few that the ends of their last pages count for nothing.
+const SHARDS: usize = 16;
+
+/// So many operations in a shard spread evenly enough.
+const MANY: usize = 10_000;
 
 /// The most that a generation may hold: beyond it memory for the bits cannot be had anyway.
 const MOST: usize = 1 << 32;
@@ -42,13 +47,12 @@ pub enum SettingsError {
     Layout(&'static str),
 }
 
-/// A filter of operations, in blocks: each is a small Bloom filter of its own, with a current generation that takes
-/// insertions and a previous one, and asks both. So all that is known of an operation lies within a few pages of memory.
+/// A filter of operations, in shards: each has a current generation that takes insertions and a previous one, and asks
+/// both.
 ///
 /// Within capacity an operation is known for at least one `lifetime` after its last insertion.
 pub struct Filter {
-    blocks: Vec<Mutex<Block>>,
-    layout: Layout,
+    shards: Vec<Mutex<Shard>>,
     /// In milliseconds.
     lifetime: AtomicU64,
     /// Since when everything that was claimed is in the filter: a [`Time`], or one of the two below.
@@ -63,14 +67,29 @@ const ALWAYS: u64 = 0;
 /// Nobody knows what is missing.
 const NEVER: u64 = u64::MAX;
 
-struct Block {
-    /// None as long as it would hold nothing: memory is used as it fills.
-    current: Option<Box<Generation>>,
-    previous: Option<Box<Generation>>,
-    /// How many operations the current generation has taken.
+struct Shard {
+    current: Bloom<u64>,
+    /// None when it would hold nothing.
+    previous: Option<Bloom<u64>>,
+    layout: Layout,
+    /// How many operations the current generation has taken, and how many it may.
     taken: usize,
+    capacity: usize,
     /// When the current generation began.
     since: Time,
+}
+
+/// What a shard's generations are made of.
+struct Layout {
+    operations: usize,
+    rate: f64,
+    seed: [u8; 32],
+}
+
+impl Layout {
+    fn generation(&self) -> Result<Bloom<u64>, &'static str> {
+        Bloom::new_for_fp_rate_with_seed(self.operations, self.rate, &self.seed)
+    }
 }
 
 impl Filter {
@@ -86,14 +105,12 @@ impl Filter {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(SettingsError::Rate);
         }
-        let (blocks, layout) = Layout::new(capacity, rate);
-        // One that cannot be made is found out now, and not when it is needed.
-        layout.generation().map_err(SettingsError::Layout)?;
-        let since = clock.now();
-        let block = || Mutex::new(Block { current: None, previous: None, taken: 0, since });
+        // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
+        let seed = rand::random();
+        let shard = || Shard::new(capacity.div_ceil(SHARDS), rate, seed, clock.now()).map(Mutex::new);
+        let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
         let filter = Self {
-            blocks: std::iter::repeat_with(block).take(blocks).collect(),
-            layout,
+            shards: shards.map_err(SettingsError::Layout)?,
             lifetime: AtomicU64::new(0),
             complete_since: AtomicU64::new(NEVER),
             discards: AtomicU64::new(0),
@@ -111,19 +128,21 @@ impl Filter {
 
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
     pub fn check(&self, id: &OperationId) -> bool {
-        let (block, marks) = (self.block(id), marks(id));
-        let generations = [&block.current, &block.previous];
-        generations.into_iter().flatten().any(|generation| generation.check(&marks))
+        let (shard, mark) = (self.shard(id), mark(id));
+        shard.current.check(&mark) || shard.previous.as_ref().is_some_and(|previous| previous.check(&mark))
     }
 
-    /// Makes the operation known. A block whose generation is full by it begins the next one.
+    /// Makes the operation known. A shard whose generation is full by it begins the next one.
     pub fn insert(&self, id: &OperationId) {
-        let mut block = self.block(id);
-        if block.insert(&marks(id), &self.layout) && block.taken >= self.layout.capacity {
-            let (since, discards) = (block.since, block.previous.is_some());
-            block.rotate(self.clock.now());
-            if discards {
-                self.discarded(since);
+        let mut shard = self.shard(id);
+        if !shard.current.check_and_set(&mark(id)) {
+            shard.taken += 1;
+            if shard.taken >= shard.capacity {
+                let (since, discards) = (shard.since, shard.previous.is_some());
+                shard.rotate(self.clock.now());
+                if discards {
+                    self.discarded(since);
+                }
             }
         }
     }
@@ -176,13 +195,13 @@ impl Filter {
         let _ = self.complete_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
-    /// Begins the next generation in every block whose current one is older than `lifetime`. A single step, to be
+    /// Begins the next generation in every shard whose current one is older than `lifetime`. A single step, to be
     /// called a few times in a lifetime.
     pub fn rotate_if_due(&self) {
         let now = self.clock.now();
-        for mut block in self.all() {
-            if now >= block.since.plus(self.lifetime()) {
-                block.rotate(now);
+        for mut shard in self.all() {
+            if now >= shard.since.plus(self.lifetime()) {
+                shard.rotate(now);
             }
         }
     }
@@ -190,16 +209,17 @@ impl Filter {
     /// How full the current generation is: 0 is empty, near 1 the next one begins.
     #[expect(clippy::cast_precision_loss, reason = "a gauge")]
     pub fn fill_ratio(&self) -> f64 {
-        let taken: usize = self.all().map(|block| block.taken).sum();
-        taken as f64 / (self.blocks.len() * self.layout.capacity) as f64
+        let (taken, capacity) =
+            self.all().fold((0, 0), |(taken, capacity), shard| (taken + shard.taken, capacity + shard.capacity));
+        taken as f64 / capacity as f64
     }
 
     /// Forgets everything, as a restart does. It may cost time and must change no answer to a client.
     pub fn clear(&self) {
-        for mut block in self.all() {
-            block.current = None;
-            block.previous = None;
-            block.taken = 0;
+        for mut shard in self.all() {
+            shard.current.clear();
+            shard.previous = None;
+            shard.taken = 0;
         }
         self.discarded(self.clock.now());
     }
@@ -207,8 +227,9 @@ impl Filter {
     /// Makes every operation perhaps seen until two lifetimes have gone by: the worst that the filter can do. It may
     /// cost time and must change no answer to a client.
     pub fn saturate(&self) {
-        for mut block in self.all() {
-            block.saturate(&self.layout);
+        for mut shard in self.all() {
+            shard.current.fill();
+            shard.taken = shard.capacity;
         }
     }
 
@@ -216,67 +237,288 @@ impl Filter {
         Duration::from_millis(self.lifetime.load(Ordering::Relaxed))
     }
 
-    fn block(&self, id: &OperationId) -> MutexGuard<'_, Block> {
-        lock(&self.blocks[self.place(id)])
+    fn shard(&self, id: &OperationId) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[usize::from(id.0[0]) % SHARDS])
     }
 
-    /// Which block is an operation's: the share of all numbers of 64 bits that lie below its own says that.
-    fn place(&self, id: &OperationId) -> usize {
-        let place = (u128::from(number(id, 0)) * self.blocks.len() as u128) >> u64::BITS;
-        usize::try_from(place).unwrap_or(0)
-    }
-
-    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Block>> {
-        self.blocks.iter().map(lock)
+    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.shards.iter().map(lock)
     }
 }
 
-/// What of an id goes into the filter. It is a digest, so that sixteen of its bytes do as well as all; those before have
-/// chosen the block.
-fn marks(id: &OperationId) -> Marks {
-    [number(id, 8), number(id, 16)]
+/// What of an id goes into the filter. It is a digest, so that eight of its bytes do as well as all; the first one has
+/// chosen the shard.
+fn mark(id: &OperationId) -> u64 {
+    id.0[8..].first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-/// Eight bytes of an id, from there on.
-fn number(id: &OperationId, from: usize) -> u64 {
-    id.0[from..].first_chunk().copied().map_or(0, u64::from_le_bytes)
+/// A panic elsewhere cannot leave bits half set, so the shard is still good.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A panic elsewhere cannot leave bits half set, so the block is still good.
-fn lock(block: &Mutex<Block>) -> MutexGuard<'_, Block> {
-    block.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Block {
-    /// Whether it was not there yet.
-    fn insert(&mut self, marks: &Marks, layout: &Layout) -> bool {
-        let Some(current) = self.current(layout) else { return false };
-        let is_new = !current.check_and_set(marks);
-        self.taken += usize::from(is_new);
-        is_new
-    }
-
-    fn saturate(&mut self, layout: &Layout) {
-        if let Some(current) = self.current(layout) {
-            current.fill();
-            self.taken = layout.capacity;
-        }
-    }
-
-    /// The current generation. One that has been made can be made again.
-    fn current(&mut self, layout: &Layout) -> Option<&mut Generation> {
-        if self.current.is_none() {
-            self.current = layout.generation().ok().map(Box::new);
-        }
-        self.current.as_deref_mut()
+impl Shard {
+    /// A shard for its even share of the operations.
+    fn new(share: usize, rate: f64, seed: [u8; 32], now: Time) -> Result<Self, &'static str> {
+        // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
+        let capacity = share + 6 * share.isqrt();
+        // Where they are few the bits are for all of them; where they are many they differ by so little that shards with
+        // less than their share make up for those with more.
+        let operations = if share < MANY { capacity } else { share };
+        let layout = Layout { operations, rate, seed };
+        Ok(Self { current: layout.generation()?, previous: None, layout, taken: 0, capacity, since: now })
     }
 
     fn rotate(&mut self, now: Time) {
-        self.previous = self.current.take();
+        let old = self.previous.take();
+        if self.taken > 0 {
+            // One that has been made can be made again; if not, the present one goes on, which forgets nothing too early.
+            let empty = old.map_or_else(|| self.layout.generation(), |old| Ok(cleared(old)));
+            let Ok(empty) = empty else { return };
+            self.previous = Some(std::mem::replace(&mut self.current, empty));
+        }
         self.taken = 0;
         self.since = now;
     }
 }
 
+fn cleared(mut generation: Bloom<u64>) -> Bloom<u64> {
+    generation.clear();
+    generation
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    const CAPACITY: u64 = 20_000;
+    const RATE: f64 = 0.001;
+    const LIFETIME: Duration = Duration::from_hours(1);
+
+    fn filter(clock: &Clock) -> Filter {
+        let settings =
+            Settings { capacity: usize::try_from(CAPACITY).unwrap(), false_positive_rate: RATE, lifetime: LIFETIME };
+        Filter::new(settings, clock.clone()).unwrap()
+    }
+
+    fn clock() -> Clock {
+        Clock::manual(Time(1_000))
+    }
+
+    fn id(number: u64) -> OperationId {
+        OperationId(Sha256::digest(number.to_be_bytes()).into())
+    }
+
+    fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
+        numbers.for_each(|number| filter.insert(&id(number)));
+    }
+
+    fn knows_all(filter: &Filter, mut numbers: std::ops::Range<u64>) -> bool {
+        numbers.all(|number| filter.check(&id(number)))
+    }
+
+    /// The share of these operations that the filter calls perhaps seen.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn share_known(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
+        let count = numbers.end - numbers.start;
+        numbers.filter(|number| filter.check(&id(*number))).count() as f64 / count as f64
+    }
+
+    fn pass_a_lifetime(filter: &Filter, clock: &Clock) {
+        clock.advance(LIFETIME);
+        filter.rotate_if_due();
+    }
+
+    #[test]
+    fn knows_two_generations_and_forgets_the_third() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..CAPACITY);
+        pass_a_lifetime(&filter, &clock);
+        assert!(filter.fill_ratio() < f64::EPSILON);
+        insert(&filter, CAPACITY..2 * CAPACITY);
+        assert!(knows_all(&filter, 0..2 * CAPACITY), "a false negative");
+        pass_a_lifetime(&filter, &clock);
+        assert!(knows_all(&filter, CAPACITY..2 * CAPACITY), "a false negative");
+        assert!(share_known(&filter, 0..CAPACITY) < 3.0 * RATE);
+        pass_a_lifetime(&filter, &clock);
+        assert!(share_known(&filter, 0..2 * CAPACITY) < f64::EPSILON);
+    }
+
+    #[test]
+    fn does_not_rotate_before_its_time() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..100);
+        for _ in 0..3 {
+            clock.advance(LIFETIME / 4);
+            filter.rotate_if_due();
+        }
+        assert!(filter.fill_ratio() > 0.0);
+    }
+
+    #[test]
+    fn keeps_the_stated_rate_at_capacity() {
+        let clock = clock();
+        let filter = filter(&clock);
+        insert(&filter, 0..CAPACITY);
+        assert!((0.5..1.0).contains(&filter.fill_ratio()), "{}", filter.fill_ratio());
+        let strangers = 1_000_000..1_100_000;
+        let one = share_known(&filter, strangers.clone());
+        assert!(one < 2.0 * RATE, "{one}");
+        pass_a_lifetime(&filter, &clock);
+        insert(&filter, CAPACITY..2 * CAPACITY);
+        // Two full generations are asked.
+        let two = share_known(&filter, strangers);
+        assert!(two < 3.0 * RATE, "{two}");
+    }
+
+    /// Millions of operations at the usual rate: 3 bytes for each in a generation, and none of the memory used before it
+    /// is needed.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn its_memory_is_bounded_and_used_as_it_fills() {
+        const MANY: usize = 60_000_000;
+        let before = resident();
+        let settings = Settings { capacity: MANY, false_positive_rate: 0.000_01, lifetime: LIFETIME };
+        let filter = Filter::new(settings, clock()).unwrap();
+        let bytes: u64 = filter.all().map(|shard| shard.current.len() / 8).sum();
+        assert!(bytes <= 3 * MANY as u64, "{bytes}");
+        insert(&filter, 0..100);
+        assert!(!filter.check(&id(200)));
+        // A generation that has taken nothing is not gone through either.
+        filter.all().for_each(|mut shard| shard.rotate(Time(2_000)));
+        let used = resident().saturating_sub(before);
+        // Pages that 100 operations touch, and what other tests take meanwhile.
+        assert!(used < bytes / 4, "{used} of {bytes}");
+    }
+
+    /// Bytes of this process that are in memory.
+    #[cfg(target_os = "linux")]
+    fn resident() -> u64 {
+        let told = std::fs::read_to_string("/proc/self/statm").unwrap();
+        told.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    #[test]
+    fn beyond_capacity_the_oldest_go_first() {
+        let filter = filter(&clock());
+        insert(&filter, 0..5 * CAPACITY);
+        assert!(knows_all(&filter, 4 * CAPACITY..5 * CAPACITY), "a false negative");
+        assert!(share_known(&filter, 0..CAPACITY) < 3.0 * RATE);
+    }
+
+    #[test]
+    fn a_full_generation_gives_no_early_end_to_the_one_before() {
+        let clock = clock();
+        let filter = filter(&clock);
+        // One shard is filled until it begins its next generation, shortly before the lifetime ends.
+        clock.advance(LIFETIME / 60 * 59);
+        let mut same_shard = (0..).map(id).filter(|id| usize::from(id.0[0]) % SHARDS == 7);
+        let first = same_shard.next().unwrap();
+        filter.insert(&first);
+        while lock(&filter.shards[7]).taken > 0 {
+            filter.insert(&same_shard.next().unwrap());
+        }
+        clock.advance(LIFETIME / 60);
+        filter.rotate_if_due();
+        assert!(filter.check(&first));
+    }
+
+    #[test]
+    fn inserting_again_takes_no_room() {
+        let filter = filter(&clock());
+        for _ in 0..2 * CAPACITY {
+            filter.insert(&id(7));
+        }
+        let taken: usize = filter.all().map(|shard| shard.taken).sum();
+        assert_eq!(taken, 1);
+    }
+
+    #[test]
+    fn can_be_emptied_and_saturated() {
+        let filter = filter(&clock());
+        insert(&filter, 0..1_000);
+        filter.clear();
+        assert!(share_known(&filter, 0..1_000) < f64::EPSILON);
+        assert!(filter.fill_ratio() < f64::EPSILON);
+        filter.saturate();
+        insert(&filter, 0..2 * CAPACITY);
+        assert!(knows_all(&filter, 1_000_000..1_010_000));
+        assert!(filter.fill_ratio() > 0.99);
+        filter.clear();
+        assert!(!filter.check(&id(1_000_000)));
+    }
+
+    #[test]
+    fn is_complete_after_a_lifetime_or_when_it_was_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        clock.advance(LIFETIME * 2);
+        assert!(!filter.is_complete(), "nobody has said that claims are inserted");
+        filter.starts();
+        clock.advance(LIFETIME / 2);
+        filter.starts();
+        assert!(!filter.is_complete());
+        clock.advance(LIFETIME / 2);
+        assert!(filter.is_complete() && !filter.is_rebuilt());
+        // A record that lives longer than any of the present routes would keep one.
+        filter.found(&id(1), clock.now().plus(LIFETIME * 3));
+        assert!(!filter.is_complete());
+        filter.rebuilt(filter.discards());
+        assert!(filter.is_complete() && filter.is_rebuilt());
+        for _ in 0..5 {
+            clock.advance(LIFETIME / 2);
+            filter.rotate_if_due();
+        }
+        assert!(filter.check(&id(1)), "as long as the record lives");
+    }
+
+    #[test]
+    fn what_had_to_go_for_want_of_room_makes_it_incomplete_until_it_is_rebuilt() {
+        let clock = clock();
+        let filter = filter(&clock);
+        filter.rebuilt(filter.discards());
+        let before = filter.discards();
+        insert(&filter, 0..CAPACITY / 2);
+        assert!(filter.is_complete());
+        clock.advance(LIFETIME / 10);
+        insert(&filter, 0..3 * CAPACITY);
+        assert!(!filter.is_complete() && filter.discards() > before);
+        filter.rebuilt(before);
+        assert!(!filter.is_complete(), "it went while the store was read");
+        clock.advance(LIFETIME);
+        assert!(filter.is_complete(), "what went would be gone by now");
+        filter.clear();
+        assert!(!filter.is_complete());
+    }
+
+    #[test]
+    fn many_threads_lose_nothing() {
+        let filter = filter(&clock());
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let filter = &filter;
+                scope.spawn(move || insert(filter, part * 4_000..(part + 1) * 4_000));
+            }
+        });
+        assert!(knows_all(&filter, 0..16_000));
+    }
+
+    #[test]
+    fn settings_that_make_no_filter_are_refused() {
+        let made = |capacity, false_positive_rate| {
+            let settings = Settings { capacity, false_positive_rate, lifetime: LIFETIME };
+            Filter::new(settings, clock()).map(|_| ())
+        };
+        assert_eq!(made(0, 0.1), Err(SettingsError::Capacity));
+        assert_eq!(made(usize::MAX, 0.1), Err(SettingsError::Capacity));
+        for rate in [0.0, 1.0, -0.5, f64::NAN, f64::INFINITY] {
+            assert_eq!(made(100, rate), Err(SettingsError::Rate));
+        }
+        assert_eq!(made(1, 0.999_999), Ok(()));
+        assert_eq!(made(1, 1e-300), Ok(()));
+    }
+}

@@ -38,7 +38,9 @@ impl Connection {
         let mut came = BytesMut::new();
         match poll_fn(|cx| exchange.poll_head(request.body_mut(), behalf, &mut answers, &mut came, cx)).await {
             Ok(answer) => match Heard::of(answer, answers, came) {
-                Ok(heard) if heard.answer.status == StatusCode::SWITCHING_PROTOCOLS => exchange.switch(request, heard),
+                Ok(heard) if heard.answer.status == StatusCode::SWITCHING_PROTOCOLS => {
+                    exchange.switch(request, heard, home)
+                }
                 Ok(heard) => Ok(exchange.hand_over(request, heard, home)),
                 Err(broken) => Err(exchange.give_up(request, &broken)),
             },
@@ -80,7 +82,8 @@ impl Heard {
     }
 
     fn response(self, body: Incoming, spelled: bool) -> Response<Incoming> {
-        let mut response = Response::new(body);
+        let spelling = spelled.then(|| Spelling::of(self.head.clone(), &self.answer.spans));
+        let mut response = Response::new(body.spelled(spelling));
         *response.status_mut() = self.answer.status;
         *response.version_mut() = self.answer.version;
         *response.headers_mut() = self.fields;
@@ -92,11 +95,13 @@ impl Heard {
         {
             response.extensions_mut().insert(reason);
         }
-        if spelled {
-            response.extensions_mut().insert(Spelling::of(self.head, &self.answer.spans));
-        }
         response
     }
+}
+
+/// Whether answers keep the spelling of their fields' names.
+fn keeps_case(home: Option<&Arc<Pool>>) -> bool {
+    home.is_some_and(|pool| pool.preserve_header_case)
 }
 
 impl Exchange {
@@ -139,12 +144,17 @@ impl Exchange {
             let inward = inward.awaiting(answers.left());
             Received::begun(came, answers, inward)
         };
-        heard.response(Incoming::http1(body), home.is_some_and(|pool| pool.preserve_header_case))
+        heard.response(Incoming::http1(body), keeps_case(home))
     }
 
     /// The connection is the new protocol's, for whoever takes it out of the answer. A change that answers nothing that
     /// was asked is no answer; nor is it an end of the request.
-    fn switch(self, request: &mut Request<Outgoing>, heard: Heard) -> Result<Response<Incoming>, Tried> {
+    fn switch(
+        self,
+        request: &mut Request<Outgoing>,
+        heard: Heard,
+        home: Option<&Arc<Pool>>,
+    ) -> Result<Response<Incoming>, Tried> {
         let told = heard.fields.get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
         let asked = request.headers().get(UPGRADE).map(HeaderValue::as_bytes);
         if !self.sending.is_over() || asked.is_none_or(|asked| !asked.eq_ignore_ascii_case(told)) {
@@ -152,7 +162,7 @@ impl Exchange {
         }
         let (handover, upgraded) = upgrade();
         handover.give(self.connection.stream, heard.body.clone());
-        let mut response = heard.response(Incoming::upgraded(), false);
+        let mut response = heard.response(Incoming::upgraded(), keeps_case(home));
         response.extensions_mut().insert(upgraded);
         Ok(response)
     }

@@ -11,6 +11,7 @@ use super::BodyError;
 use super::http2;
 use super::received::Received;
 use super::run::Run;
+use crate::wire::heads::Spelling;
 use crate::wire::{Inbound, InboundError, Patience, Upload};
 
 /// A request's body.
@@ -99,6 +100,8 @@ pub struct Incoming {
     run: Option<Box<Run>>,
     /// None without a limit of time.
     patience: Option<Box<Patience>>,
+    /// How the fields were spelled that it came with, if that is kept.
+    spelling: Option<Spelling>,
 }
 
 #[derive(Debug)]
@@ -110,16 +113,26 @@ enum Source {
 
 impl Incoming {
     pub(super) fn http1(body: Received) -> Self {
-        Self { source: Source::Http1(body), run: None, patience: None }
+        Self { source: Source::Http1(body), run: None, patience: None, spelling: None }
     }
 
     pub(super) fn http2(body: http2::Body) -> Self {
-        Self { source: Source::Http2(body), run: None, patience: None }
+        Self { source: Source::Http2(body), run: None, patience: None, spelling: None }
     }
 
     /// None: the connection speaks another protocol from here on. What it holds is held for as long as that lasts.
     pub(super) fn upgraded() -> Self {
-        Self { source: Source::Upgraded, run: None, patience: None }
+        Self { source: Source::Upgraded, run: None, patience: None, spelling: None }
+    }
+
+    /// The same, whose head was spelled so.
+    pub(super) fn spelled(self, spelling: Option<Spelling>) -> Self {
+        Self { spelling, ..self }
+    }
+
+    /// How the fields were spelled that it came with, for whoever passes them on.
+    pub fn take_spelling(&mut self) -> Option<Spelling> {
+        self.spelling.take()
     }
 
     /// The same, with so much patience between two bytes.

@@ -74,7 +74,7 @@ impl Pool {
 
     /// The idle connection that was used last, unless it has been idle for too long, is too old or is over.
     pub(super) fn take(&self) -> Option<Connection> {
-        let now = Clock::instant();
+        let now = Clock::lately();
         let mut idle = self.idle();
         let idle = idle.as_mut()?;
         loop {
@@ -91,7 +91,7 @@ impl Pool {
 
     /// Keeps a connection for the next request, unless it is too old or there are enough.
     pub(super) fn put(&self, connection: Connection) {
-        let now = Clock::instant();
+        let now = Clock::lately();
         let mut idle = self.idle();
         let Some(idle) = idle.as_mut() else { return };
         let idle = &mut idle.connections;

@@ -51,7 +51,7 @@ pub(super) struct Asked {
 impl Asked {
     /// A request that comes to be sent now.
     pub(super) fn now(upload: Option<Upload>) -> Self {
-        Self { since: Clock::instant(), upload }
+        Self { since: Clock::lately(), upload }
     }
 
     /// How long the client has been waiting. While it is sending itself, it is not.
@@ -76,7 +76,7 @@ impl Choice {
     pub(super) fn next(&mut self, place: Option<&Arc<OwnedSemaphorePermit>>) -> Option<Run> {
         self.tried.extend(self.present.take());
         loop {
-            let now = Clock::instant();
+            let now = Clock::lately();
             let Candidate { place: at, standing, .. } = self.best(now)?;
             let endpoint = &self.endpoints[at];
             let Some(trial) = endpoint.health().begin(standing, now) else { continue };

@@ -25,6 +25,8 @@ struct Talk {
     turn: u64,
     /// How its fields were spelled, until somebody takes it on or answers it.
     spelling: Option<Spelling>,
+    /// How the fields of its answer were.
+    answer: Option<Spelling>,
     /// Interim answers may be sent: the client takes them, and the answer has not begun.
     takes_interim: bool,
     interim: VecDeque<Bytes>,
@@ -73,6 +75,15 @@ impl Exchange {
         (talk.turn, talk.spelling.take())
     }
 
+    /// How the fields of the answer were spelled that is given next.
+    pub fn spell(&self, answer: Spelling) {
+        let mut talk = self.talk();
+        // Only HTTP/1.1 says them so: nobody would ever take it.
+        if talk.turn > 0 {
+            talk.answer = Some(answer);
+        }
+    }
+
     /// Sends a whole interim answer's head (1xx) before the answer to the request of this number. It is left out where it
     /// cannot be sent: when that request is no longer the present one, to HTTP/1.0, behind the answer's beginning, or faster
     /// than the client reads.
@@ -103,7 +114,7 @@ impl Exchange {
     pub fn begins(&self, takes_interim: bool, unread: bool, spelling: Option<Spelling>) {
         let mut talk = self.talk();
         talk.turn += 1;
-        talk.spelling = spelling;
+        (talk.spelling, talk.answer) = (spelling, None);
         talk.takes_interim = takes_interim;
         talk.unread = unread;
         talk.end.minded = false;
@@ -138,6 +149,11 @@ impl Exchange {
         talk.takes_interim = false;
         talk.spelling = None;
         talk.take_interim()
+    }
+
+    /// How the fields of the answer were spelled, if that is known.
+    pub fn spelled(&self) -> Option<Spelling> {
+        self.talk().answer.take()
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
@@ -235,5 +251,10 @@ mod tests {
         begins();
         exchange.answered();
         assert!(exchange.present().1.is_none(), "an idle connection holds no memory");
+        exchange.spell(Spelling::of(Bytes::new(), &[]));
+        assert!(exchange.spelled().is_some() && exchange.spelled().is_none());
+        exchange.spell(Spelling::of(Bytes::new(), &[]));
+        begins();
+        assert!(exchange.spelled().is_none());
     }
 }

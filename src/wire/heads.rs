@@ -36,7 +36,7 @@ pub fn name(bytes: &[u8]) -> Option<HeaderName> {
     }
 }
 
-/// The names of a head's fields as their sender wrote them. In a message's extensions, they are written so again.
+/// The names of a head's fields as their sender wrote them. With it, they are written so again.
 #[derive(Debug, Clone)]
 pub struct Spelling {
     head: Bytes,

@@ -72,7 +72,7 @@ impl Patience {
 
     /// No byte is there. Only the time in which somebody asks for one counts.
     pub fn poll_lapse(&mut self, cx: &mut Context<'_>) -> Poll<Lapse> {
-        let idle = self.idle.map(|idle| *self.waiting.get_or_insert_with(Clock::instant) + idle);
+        let idle = self.idle.map(|idle| *self.waiting.get_or_insert_with(Clock::lately) + idle);
         let (at, lapse) = match (idle, self.until) {
             (Some(idle), Some(until)) if until < idle => (until, Lapse::Total),
             (Some(idle), _) => (idle, Lapse::Idle),

@@ -79,7 +79,7 @@ impl Watch {
 
     /// The request is answered; `begun` says that bytes of the next one are there.
     pub fn rests(&self, begun: bool) {
-        let now = Clock::instant();
+        let now = Clock::lately();
         self.state().phase = if begun { Phase::Head(now) } else { Phase::Rest(now) };
     }
 
@@ -113,7 +113,7 @@ impl Watch {
         let mut state = self.state();
         let sending = state.unread || matches!(state.phase, Phase::Head(_));
         if state.phase != Phase::Leaving {
-            state.phase = Phase::Rest(Clock::instant());
+            state.phase = Phase::Rest(Clock::lately());
         }
         sending
     }
@@ -164,7 +164,7 @@ impl Drop for Turn {
         let mut state = self.0.state();
         state.turns -= 1;
         if state.turns == 0 {
-            state.phase = Phase::Rest(Clock::instant());
+            state.phase = Phase::Rest(Clock::lately());
         }
     }
 }

@@ -85,7 +85,7 @@ fn a_websocket_passes_and_carries_bytes_both_ways() {
         (fields(&head, "Connection"), fields(&head, "Upgrade")),
         (vec!["Upgrade".into()], vec!["websocket".into()])
     );
-    assert_eq!(fields(&head, "Sec-WebSocket-Accept"), ["s3pPLMBiTxaQ9kYGzzhZRbK+xOo="]);
+    assert!(head.contains("\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "as it was spelled: {head}");
     assert!(fields(&head, "Content-Length").is_empty() && fields(&head, "Transfer-Encoding").is_empty(), "{head}");
     expect(&mut client, b"\x81\x02hi");
     client.write_all(b"\x00\xff").unwrap();

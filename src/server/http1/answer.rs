@@ -80,6 +80,7 @@ where
 pub(super) fn head(
     answer: &response::Parts,
     body: &impl Body,
+    spelling: Option<&Spelling>,
     asked: &Asked,
     last: bool,
     out: &mut BytesMut,
@@ -115,7 +116,7 @@ pub(super) fn head(
         17 if *name == TRANSFER_ENCODING => false,
         _ => true,
     };
-    heads::write_some(&answer.headers, answer.extensions.get::<Spelling>(), out, passes);
+    heads::write_some(&answer.headers, spelling, out, passes);
     // Writing to memory does not fail.
     let _ = match length {
         _ if framing == Framing::Chunks => out.write_str("transfer-encoding: chunked\r\n"),

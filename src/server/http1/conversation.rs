@@ -184,7 +184,8 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
             self.writer.lines().put_slice(&interim);
         }
         let (head, body) = answer.into_parts();
-        let (framing, again) = answer::head(&head, &body, asked, last, self.writer.lines());
+        let (framing, again) =
+            answer::head(&head, &body, self.client.exchange.spelled().as_ref(), asked, last, self.writer.lines());
         (body, framing, again)
     }
 

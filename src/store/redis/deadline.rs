@@ -15,8 +15,9 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
+    /// From now on, by a reading of its own: a large body may have been hashed since the last one, for as long as that.
     pub(super) fn within(whole: Duration) -> Self {
-        Self { end: Clock::lately() + whole, whole }
+        Self { end: Clock::instant() + whole, whole }
     }
 
     /// What comes of it in time, if anything.
@@ -28,5 +29,22 @@ impl Deadline {
     /// What a call says that it was too late for.
     pub(super) fn passed(&self) -> StoreError {
         unavailable(format!("no answer within {:?}", self.whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a thread of its own: what a thread keeps, it keeps.
+    #[test]
+    fn a_call_has_all_of_its_time_however_long_its_thread_has_worked_before() {
+        let work = || {
+            Clock::rests();
+            let before = Clock::lately();
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(Deadline::within(Duration::ZERO).end > before);
+        };
+        std::thread::spawn(work).join().unwrap();
     }
 }
