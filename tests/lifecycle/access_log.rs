@@ -46,6 +46,8 @@ fn rotation_under_load_loses_no_line_and_doubles_none() {
         crowd.enter(scope, gateway.address, [4, 1]);
         for (number, file) in files.iter().enumerate() {
             crowd.wait_for_answers(30);
+            // The writer may be behind.
+            wait_until("lines", || !text(&log).is_empty());
             std::fs::rename(&log, file).unwrap();
             gateway.signal(if number % 4 == 3 { "HUP" } else { "USR1" });
             wait_until("the name is a file again", || log.exists());
