@@ -20,6 +20,7 @@ use super::settings::{Guard, SafeMethods};
 use super::word::hear;
 use super::{again, marks, reads};
 use crate::arbiter::{Permit, Renewal};
+use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
 use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
@@ -87,50 +88,55 @@ struct Head {
 impl Attempt {
     /// Runs the attempt to its end: forward, record, then answer. What comes back is the answer, unless the client has
     /// got it before.
-    pub(super) async fn run(mut self) -> Option<Delivery> {
+    ///
+    /// What it is made of stays where it is, so it is no `async fn`: that would have all of it twice.
+    pub(super) fn run(mut self) -> impl Future<Output = Option<Delivery>> + Send {
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let may_begin = !self.marked || self.permit.may_begin();
         let started = Clock::lately();
-        let attempt_timeout = self.upstream.settings().attempt_timeout;
-        let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
-        let mut pipe = Some(self.client);
-        let wire = Wire {
-            upstream: &self.upstream,
-            limit: self.guard.response_body_limit,
-            patience: self.upstream.settings().response_timeout,
-            client_until: started + attempt_timeout / 2,
-            buffers: &self.buffers,
-            answered: &|took| self.upstream_metrics.answered(took),
-            heard: &|headers| {
-                if reads {
-                    return reads::word(&self.guard, headers);
+        async move {
+            let patience = self.upstream.settings().response_timeout;
+            let mut pipe = Some(self.client);
+            let ended = if may_begin {
+                let attempt_timeout = self.upstream.settings().attempt_timeout;
+                let operation = *self.permit.operation();
+                let wire = Wire {
+                    upstream: &self.upstream,
+                    limit: self.guard.response_body_limit,
+                    patience,
+                    client_until: started + attempt_timeout / 2,
+                    buffers: &self.buffers,
+                    answered: &|took| self.upstream_metrics.answered(took),
+                    heard: &|headers| {
+                        if reads {
+                            return reads::word(&self.guard, headers);
+                        }
+                        hear(self.guard.outcome_headers, headers, &operation, &self.route)
+                    },
+                    metrics: &self.metrics,
+                    asker: &self.asker,
+                };
+                let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
+                tokio::select! {
+                    biased;
+                    ended = wire.run(&mut self.request, &mut pipe) => ended,
+                    () = told.given_up() => Exchange::Abandoned,
+                    () = keep_alive(&mut self.permit, &mut self.alarm, end) => Exchange::TimedOut(Timeout::Attempt),
                 }
-                hear(self.guard.outcome_headers, headers, &operation, &self.route)
-            },
-            metrics: &self.metrics,
-            asker: &self.asker,
-        };
-        let ended = if may_begin {
-            let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
-            tokio::select! {
-                biased;
-                ended = wire.run(self.request, &mut pipe) => ended,
-                () = told.given_up() => Exchange::Abandoned,
-                () = keep_alive(&mut self.permit, &mut self.alarm, end) => Exchange::TimedOut(Timeout::Attempt),
-            }
-        } else {
-            Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
-        };
-        // The request is over; its outcome may have to wait for a store that is away.
-        drop((self.slot, self.body, self.alarm));
-        let took = Clock::lately().saturating_duration_since(started);
-        let late = self.permit.is_lost() || (pipe.is_some() && took > wire.patience);
-        ended.count(&self.metrics, &self.route, late);
-        let ending = ending(&ended, &self.guard, self.origin.as_ref());
-        let ending = if reads { reads::without_doubt(ending) } else { ending };
-        let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
-        conclude(self.permit, ended, ending, pipe, again).await
+            } else {
+                Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
+            };
+            // The request is over; its outcome may have to wait for a store that is away.
+            drop((self.request, self.slot, self.body, self.alarm));
+            let took = Clock::lately().saturating_duration_since(started);
+            let late = self.permit.is_lost() || (pipe.is_some() && took > patience);
+            ended.count(&self.metrics, &self.route, late);
+            let ending = ending(&ended, &self.guard, self.origin.as_ref());
+            let ending = if reads { reads::without_doubt(ending) } else { ending };
+            let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
+            conclude(self.permit, ended, ending, pipe, again).await
+        }
     }
 }
 
@@ -209,7 +215,8 @@ async fn keep_alive(permit: &mut Permit, alarm: &mut Lent, end: Instant) {
         if left.is_zero() {
             return;
         }
-        if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
+        // Boxed: few attempts come to it, and all would have room for it.
+        if tokio::time::timeout(left, Box::pin(permit.renew())).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
             return tokio::time::sleep_until(end.into()).await;
         }
@@ -234,10 +241,10 @@ struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<Pipe<Delivery>>) -> Exchange {
+    async fn run(&self, request: &mut Request<Outgoing>, pipe: &mut Option<Pipe<Delivery>>) -> Exchange {
         let started = Clock::lately();
-        // Boxed: what an attempt is made of is moved with it, and this is the most of it.
-        let answer = Box::pin(self.upstream.send_for(request, self.asker)).await;
+        // Boxed: it is the most of what an attempt is made of, and over before the rest.
+        let answer = in_box(|| self.upstream.send_for(request, self.asker)).await;
         (self.answered)(Clock::instant().saturating_duration_since(started));
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
