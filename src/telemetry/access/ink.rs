@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use wide::u8x16;
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// The digits of each octet of an address, a dot behind them, and how many they are.
@@ -173,25 +175,28 @@ fn is_plain(byte: u8) -> bool {
     !matches!(byte, b'"' | b'\\') && matches!(byte, 0x20..=0x7e)
 }
 
-/// Whether all do.
+/// Whether all do. Sixteen are looked at together; the last sixteen may be looked at twice.
 fn are_plain(bytes: &[u8]) -> bool {
-    match bytes.len() {
-        16.. => are_plain_by::<16>(bytes),
-        8.. => are_plain_by::<8>(bytes),
-        4.. => are_plain_by::<4>(bytes),
-        _ => bytes.iter().all(|byte| is_plain(*byte)),
+    let mut odd = u8x16::ZERO;
+    for window in bytes.as_chunks().0 {
+        odd |= odd_in(*window);
     }
+    let mut last = [b' '; 16];
+    match bytes.last_chunk() {
+        Some(all) => last = *all,
+        None => last[..bytes.len()].copy_from_slice(bytes),
+    }
+    (odd | odd_in(last)).none()
 }
 
-/// So many are looked at together; the last ones may be looked at twice.
+/// All bits of each byte that does not say itself.
 #[inline]
-fn are_plain_by<const N: usize>(bytes: &[u8]) -> bool {
-    let odd = |byte: u8| u8::from(byte.wrapping_sub(0x20) > 0x5e) | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    let mut seen = [0; N];
-    let mut look = |together: &[u8; N]| seen.iter_mut().zip(together).for_each(|(seen, byte)| *seen |= odd(*byte));
-    bytes.as_chunks().0.iter().for_each(&mut look);
-    bytes.last_chunk().into_iter().for_each(look);
-    seen == [0; N]
+fn odd_in(window: [u8; 16]) -> u8x16 {
+    let window = u8x16::new(window);
+    // What is below a space comes out above all others.
+    let moved = window - u8x16::splat(b' ');
+    let beyond = moved.max(u8x16::splat(0x5f)).simd_eq(moved);
+    beyond | window.simd_eq(u8x16::splat(b'"')) | window.simd_eq(u8x16::splat(b'\\'))
 }
 
 #[cfg(test)]
