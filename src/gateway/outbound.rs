@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, request};
 use super::settings::{Route, Underscores};
 use super::{Gateway, Routed};
 use crate::telemetry::UpstreamMetrics;
-use crate::upstream::headers::{Hop, Manner};
+use crate::upstream::headers::{Added, Hop, Manner, Outbound};
 use crate::upstream::{Outgoing, Upstream, headers};
 
 impl Gateway {
@@ -17,8 +17,14 @@ impl Gateway {
         (&self.upstreams[route.upstream], &self.shared.upstream_metrics[route.upstream])
     }
 
-    /// The request that goes to the upstream: target and end-to-end fields as the client sent them, out of its head.
-    pub(super) fn outbound(&self, routed: &Routed<'_>, head: &mut request::Parts, body: Outgoing) -> Request<Outgoing> {
+    /// The request that goes to the upstream, target and end-to-end fields as the client sent them, out of its head; and
+    /// what is added.
+    pub(super) fn outbound(
+        &self,
+        routed: &Routed<'_>,
+        head: &mut request::Parts,
+        body: Outgoing,
+    ) -> (Request<Outgoing>, Added) {
         let authority = routed.target.authority.as_str();
         let told = head.headers.get(HOST).filter(|host| *host == authority).cloned();
         let is_told = told.is_some();
@@ -33,13 +39,14 @@ impl Gateway {
         };
         let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
         let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        let mut fields = headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
+        let Outbound { mut fields, added, going } =
+            headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         if let Some(host) = host.filter(|_| !is_told) {
             fields.insert(HOST, host);
         }
         if let Some(entry) = &routed.entry {
-            entry.goes_on(&fields);
+            entry.goes_on(&going);
         }
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();
@@ -47,6 +54,6 @@ impl Gateway {
         *request.version_mut() = head.version;
         *request.headers_mut() = fields;
         *request.extensions_mut() = std::mem::take(&mut head.extensions);
-        request
+        (request, added)
     }
 }
