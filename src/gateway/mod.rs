@@ -10,6 +10,7 @@ mod caller;
 mod cors;
 mod duplicate;
 mod entry;
+mod exchange;
 mod fields;
 mod guarded;
 mod guards;
