@@ -38,7 +38,15 @@ pub(super) fn bind(at: SocketAddr) -> Result<Listener, StartError> {
     server::bind(at, 1, false).map_err(failed)?.pop().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
-pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Listener>, workers: Vec<Pulse>) {
+/// What the house is given to look after.
+pub(super) struct Work {
+    pub(super) parts: Parts,
+    pub(super) operators: Option<Listener>,
+    pub(super) workers: Vec<Pulse>,
+}
+
+pub(super) async fn run(work: Work, store: Arc<dyn Store>) {
+    let Work { parts, operators: listener, workers } = work;
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let operators = async {
         match listener {
