@@ -10,11 +10,9 @@ use tokio::sync::oneshot;
 use super::{StartError, house, runtime, worker};
 use crate::store::{Opened, Store};
 
-/// The workers and the house, ready before there is anything to do.
-pub(super) struct Crew {
-    workers: Vec<Hand<worker::Work>>,
+/// The house, which asks the store whether it may be used.
+pub(super) struct Asking {
     house: Hand<house::Work>,
-    /// What the store says to the house.
     refusal: oneshot::Receiver<Option<String>>,
 }
 
@@ -27,30 +25,35 @@ pub(super) struct Hand<W> {
 /// Fails only before its work begins.
 type Thread = JoinHandle<io::Result<()>>;
 
-impl Crew {
-    /// Begins all threads. The house asks the store at once whether it may be used; workers only make their way to it.
-    pub(super) fn hire(store: &Arc<Opened>, workers: usize) -> Result<Self, StartError> {
+impl Asking {
+    /// Begins the house's thread, which asks at once.
+    pub(super) fn begin(store: &Arc<Opened>) -> Result<Self, StartError> {
         let (asked, refusal) = oneshot::channel();
         let (opened, line) = (Arc::clone(store), store.for_worker());
         // Nobody hears it where the start has failed meanwhile.
         let ask = async move { asked.send(opened.refusal().await).unwrap_or_default() };
         let house = Hand::hire("oncegate-house", ask, |work| house::run(work, line))?;
-        let worker = |index| {
-            let line = store.for_worker();
-            let meeting = meet(Arc::clone(&line));
-            Hand::hire("oncegate-worker", meeting, move |work| worker::run(work, index, line))
-        };
-        Ok(Self { workers: (0..workers).map(worker).collect::<Result<_, _>>()?, house, refusal })
+        Ok(Self { house, refusal })
     }
 
-    /// The workers and the house, unless the store says already that it must not be used.
-    pub(super) fn ready(mut self) -> Result<(Vec<Hand<worker::Work>>, Hand<house::Work>), StartError> {
+    /// Waits for the answer: the house, unless the store says already that it must not be used.
+    pub(super) fn end(mut self) -> Result<Hand<house::Work>, StartError> {
         match self.refusal.blocking_recv() {
-            Ok(None) => Ok((self.workers, self.house)),
+            Ok(None) => Ok(self.house),
             Ok(Some(reason)) => Err(StartError::Refused(reason)),
             Err(_) => Err(self.house.fault()),
         }
     }
+}
+
+/// Begins the workers' threads, which make their way to the store at once.
+pub(super) fn workers(store: &Opened, count: usize) -> Result<Vec<Hand<worker::Work>>, StartError> {
+    let worker = |index| {
+        let line = store.for_worker();
+        let meeting = meet(Arc::clone(&line));
+        Hand::hire("oncegate-worker", meeting, move |work| worker::run(work, index, line))
+    };
+    (0..count).map(worker).collect()
 }
 
 /// Has a way to the store before the first request needs one. Whoever needs the store says what is wrong with it.

@@ -37,7 +37,7 @@ use crate::store::{self, OpenError, Opened};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::{LinesLost, Logs, Metrics};
 use crate::tls;
-use crew::Crew;
+use crew::Asking;
 use reload::Source;
 use state::{Live, State};
 use systemd::{Inherited, Pulse, Service};
@@ -179,10 +179,12 @@ impl Running {
         spare_memory();
         let clock = Clock::system();
         let store = Arc::new(store::open(&settings.store, &clock)?);
-        // Making a way to the store takes as long as all the rest.
-        let crew = Crew::hire(&store, settings.server.workers)?;
+        // The answer takes as long as all the rest.
+        let asking = Asking::begin(&store)?;
         let parts = Parts::new(settings, store, clock, lines_lost)?;
-        let (workers, house) = crew.ready()?;
+        // Not before: on few cores they would hold up both.
+        let workers = crew::workers(&parts.store, parts.live.now().settings.server.workers)?;
+        let house = asking.end()?;
         let (clients, operators) = parts.listeners(inherited)?;
         let address = clients[0].local_addr().map_err(StartError::Thread)?;
         let admin = operators.as_ref().map(Listener::local_addr).transpose().map_err(StartError::Thread)?;
@@ -267,12 +269,7 @@ fn join(thread: JoinHandle<io::Result<()>>) {
 
 impl Parts {
     /// What workers share, and the first configuration in force.
-    fn new(
-        settings: Settings,
-        store: Arc<Opened>,
-        clock: Clock,
-        lines_lost: LinesLost,
-    ) -> Result<Self, StartError> {
+    fn new(settings: Settings, store: Arc<Opened>, clock: Clock, lines_lost: LinesLost) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
         let closing = Closing::default();
         let access = Arc::new(AccessLog::new(settings.server.workers, Arc::clone(&metrics)));
