@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::Routed;
 use super::entry::Entry;
 use crate::upstream::Behalf;
+use crate::upstream::headers::Added;
 use crate::wire::Client;
 use crate::wire::heads::Spelling;
 
@@ -18,21 +19,27 @@ pub(super) struct Asker {
     /// Which of its connection's requests this is.
     turn: u64,
     spelling: Option<Spelling>,
+    /// What the gateway says in the request besides what the client says.
+    added: Added,
     /// Its line in the access log.
     entry: Option<Arc<Entry>>,
 }
 
 impl Asker {
-    /// The client of the request that is present on its connection.
-    pub(super) fn of(routed: &Routed<'_>) -> Self {
+    /// The client of the request that is present on its connection, to which this is added.
+    pub(super) fn of(routed: &Routed<'_>, added: Added) -> Self {
         let (turn, spelling) = routed.client.exchange.present();
-        Self { client: Arc::clone(routed.client), turn, spelling, entry: routed.entry.clone() }
+        Self { client: Arc::clone(routed.client), turn, spelling, added, entry: routed.entry.clone() }
     }
 }
 
 impl Behalf for Asker {
     fn spelling(&self) -> Option<&Spelling> {
         self.spelling.as_ref()
+    }
+
+    fn added(&self) -> Option<&Added> {
+        Some(&self.added)
     }
 
     fn goes_to(&self, server: SocketAddr) {

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use http::header::USER_AGENT;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Version};
+use http::{HeaderValue, Method, Request, Version};
 
 use crate::clock::Clock;
 use crate::machine::OperationId;
 use crate::telemetry::access::{Line, Pen};
 use crate::telemetry::{RouteMetrics, Verdict};
-use crate::upstream::headers::{self, Ids, Kinds};
+use crate::upstream::headers::{self, Going, Ids, Kinds};
 use crate::wire::framing::Fault;
 use crate::wire::{Client, Network};
 
@@ -49,9 +49,9 @@ struct Way {
 struct Id([u8; headers::LONGEST_ID], usize);
 
 impl Id {
-    fn of(id: &HeaderValue) -> Option<Self> {
+    fn of(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; headers::LONGEST_ID];
-        bytes.get_mut(..id.len())?.copy_from_slice(id.as_bytes());
+        bytes.get_mut(..id.len())?.copy_from_slice(id);
         Some(Self(bytes, id.len()))
     }
 
@@ -62,7 +62,7 @@ impl Id {
 
 impl Way {
     fn under(self, (request_id, trace_id): Ids<'_>) -> Self {
-        Self { request_id: request_id.and_then(Id::of), trace_id, ..self }
+        Self { request_id: request_id.and_then(|id| Id::of(id.as_bytes())), trace_id, ..self }
     }
 }
 
@@ -91,10 +91,13 @@ impl Entry {
         })
     }
 
-    /// It goes on with these fields.
-    pub(super) fn goes_on(&self, fields: &HeaderMap) {
+    /// It goes on with these ids.
+    pub(super) fn goes_on(&self, ids: &Going) {
         let mut way = self.way();
-        *way = Way { server: way.server, ..Way::default() }.under(headers::ids_that_go(fields));
+        way.trace_id = Some(ids.trace);
+        if let Some(made) = &ids.made {
+            way.request_id = Id::of(made);
+        }
     }
 
     /// It is to go to this server.

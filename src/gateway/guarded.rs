@@ -26,7 +26,8 @@ use crate::keys::{Caller, Head, Named, Refusal};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
-use crate::upstream::{Outgoing, headers};
+use crate::upstream::Outgoing;
+use crate::upstream::headers::{self, Added};
 use crate::wire::{Inbound, Lent};
 
 /// What the arbiter's answer leads to.
@@ -234,9 +235,11 @@ impl Gateway {
         let marked = guarded.guard.marks();
         let (client, listener) = Pipe::new();
         let (upstream, upstream_metrics) = self.upstream(routed.route);
+        let origin = headers::origin(&head.headers, routed.kinds).cloned();
+        let (request, added) = self.guarded_request(guarded, routed, head, read.bytes, &permit);
         let attempt = Attempt {
-            origin: headers::origin(&head.headers, routed.kinds).cloned(),
-            request: self.guarded_request(guarded, routed, head, read.bytes, &permit),
+            origin,
+            request,
             upstream: Arc::clone(upstream),
             upstream_metrics: Arc::clone(upstream_metrics),
             guard: Arc::clone(&guarded.guard),
@@ -246,7 +249,7 @@ impl Gateway {
             marked,
             alarm: self.alarms.lend(),
             client,
-            asker: Asker::of(routed),
+            asker: Asker::of(routed, added),
             slot,
             body: read.hold,
             permit,
@@ -276,14 +279,14 @@ impl Gateway {
         head: request::Parts,
         body: bytes::Bytes,
         permit: &Permit,
-    ) -> Request<Outgoing> {
-        let mut request = self.outbound(routed, head, Outgoing::Whole(body));
+    ) -> (Request<Outgoing>, Added) {
+        let (request, mut added) = self.outbound(routed, head, Outgoing::Whole(body));
         if guarded.guard.marks() {
             let claim = (guarded.guard.forwarded_key == ForwardedKey::Window).then(|| permit.attempt());
-            let fields = request.headers_mut();
-            headers::mark_attempt(fields, routed.kinds, permit.operation(), claim, permit.number());
+            let fields = request.headers();
+            headers::mark_attempt(fields, &mut added, routed.kinds, permit.operation(), claim, permit.number());
         }
-        request
+        (request, added)
     }
 
     async fn pass_whole(

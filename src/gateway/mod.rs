@@ -53,7 +53,7 @@ use crate::jwt::{Ring, Verifier};
 use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::access::{AccessLog, Pen};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
-use crate::upstream::headers::{Hop, Kinds, Manner, Via};
+use crate::upstream::headers::{Added, Hop, Kinds, Manner, Outbound, Via};
 use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
 use crate::wire::{Alarms, Client, Inbound, OnUpgrade};
@@ -360,8 +360,8 @@ impl Gateway {
         (&self.upstreams[route.upstream], &self.shared.upstream_metrics[route.upstream])
     }
 
-    /// The request that goes to the upstream: target and end-to-end fields as the client sent them.
-    fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> Request<Outgoing> {
+    /// The request that goes to the upstream, target and end-to-end fields as the client sent them; and what is added.
+    fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> (Request<Outgoing>, Added) {
         let authority = routed.target.authority.as_str();
         let told = head.headers.get(HOST).filter(|host| *host == authority).cloned();
         let is_told = told.is_some();
@@ -376,14 +376,16 @@ impl Gateway {
         };
         let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
         let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        head.headers = headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
+        let Outbound { fields, added, going } =
+            headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
+        head.headers = fields;
         // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
         if let Some(host) = host.filter(|_| !is_told) {
             head.headers.insert(HOST, host);
         }
         if let Some(entry) = &routed.entry {
-            entry.goes_on(&head.headers);
+            entry.goes_on(&going);
         }
-        Request::from_parts(head, body)
+        (Request::from_parts(head, body), added)
     }
 }

@@ -38,11 +38,11 @@ impl Gateway {
         let started = Clock::instant();
         let end = upstream.settings().total_timeout.map(|total| started + total);
         let upload = body.within(self.shared.settings.limits.upload_timeout);
-        let mut request = self.outbound(routed, head, body);
+        let (mut request, added) = self.outbound(routed, head, body);
         if wish.is_some() {
             upgrade::set(request.headers_mut());
         }
-        let answer = exchange(upstream, request, &Asker::of(routed), upload.as_ref(), end).await;
+        let answer = exchange(upstream, request, &Asker::of(routed, added), upload.as_ref(), end).await;
         metrics.answered(started.elapsed());
         match answer {
             Ok(response) => {

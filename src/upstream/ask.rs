@@ -32,7 +32,7 @@ impl Connection {
         behalf: &dyn Behalf,
         home: Option<&Arc<Pool>>,
     ) -> Result<Response<Incoming>, Tried> {
-        let mut exchange = Exchange::new(self, request, behalf.spelling());
+        let mut exchange = Exchange::new(self, request, behalf);
         let mut answers = Answers::new(Limits::ANSWER);
         answers.asked(request.method() == Method::HEAD);
         let mut came = BytesMut::new();

@@ -7,13 +7,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 
-use super::headers;
+use super::headers::{self, Added};
 use crate::wire::heads::Spelling;
 
 /// On whose behalf a request goes.
 pub trait Behalf: Send + Sync {
     /// How the fields were spelled that the request came with.
     fn spelling(&self) -> Option<&Spelling> {
+        None
+    }
+
+    /// The fields that go behind the request's own.
+    fn added(&self) -> Option<&Added> {
         None
     }
 

@@ -55,7 +55,7 @@ async fn ask(endpoint: &Endpoint, check: &HealthCheck) -> Result<(), String> {
     }
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("oncegate"));
     let answer = if let Some(shared) = &pool.shared {
-        shared.send(&mut request).await
+        shared.send(&mut request, None).await
     } else {
         pool.connect().await.map_err(|why| why.to_string())?.send(&mut request, &(), None).await
     };

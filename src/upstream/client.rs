@@ -112,7 +112,7 @@ async fn through(
     let limit = settings.first_byte_timeout;
     if let Some(shared) = &pool.shared {
         let upload = request.body().upload();
-        return heard(Box::pin(shared.send(request)), upload, limit).await;
+        return heard(Box::pin(shared.send(request, behalf.added())), upload, limit).await;
     }
     loop {
         let (connection, idle) = match pool.take() {

@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 use http::Request;
 
 use super::Outgoing;
+use super::behalf::Behalf;
 use super::connection::Connection;
 use super::inward::{Appetite, Inward};
 use super::pool::Pool;
 use super::sending::{Sending, Stopped};
-use crate::wire::heads::Spelling;
 
 /// A connection in use by one request. Dropped, it closes the connection.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// A request of which nothing was sent.
-    pub(super) fn new(connection: Connection, request: &Request<Outgoing>, spelling: Option<&Spelling>) -> Self {
-        let sending = Sending::of(request, spelling, connection.stream.tls().is_some());
+    pub(super) fn new(connection: Connection, request: &Request<Outgoing>, behalf: &dyn Behalf) -> Self {
+        let sending = Sending::of(request, behalf, connection.stream.tls().is_some());
         Self { connection, sending, overtaken: false, appetite: Appetite::default() }
     }
 

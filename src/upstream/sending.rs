@@ -12,7 +12,9 @@ use http_body::Body;
 use tokio::io::AsyncWrite;
 
 use super::Outgoing;
-use crate::wire::heads::{self, Spelling};
+use super::behalf::Behalf;
+use super::headers::Added;
+use crate::wire::heads;
 use crate::wire::{COPIED, Framing, InboundError, Writer};
 
 /// Room for most heads.
@@ -58,7 +60,7 @@ pub(super) enum Stopped {
 
 impl Sending {
     /// A request of which nothing was sent. It stays as it is until a byte of it leaves.
-    pub(super) fn of(request: &Request<Outgoing>, spelling: Option<&Spelling>, secure: bool) -> Self {
+    pub(super) fn of(request: &Request<Outgoing>, behalf: &dyn Behalf, secure: bool) -> Self {
         // As the head says: since that was made, a body whose length was not known may have come to its end.
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
         let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
@@ -66,7 +68,7 @@ impl Sending {
         let whole = if let Outgoing::Whole(bytes) = request.body() { bytes.clone() } else { Bytes::new() };
         let mut out = Writer::default();
         out.lines().reserve(HEAD + if whole.len() <= COPIED { whole.len() } else { 0 });
-        write_head(request, spelling, out.lines());
+        write_head(request, behalf, out.lines());
         out.put(whole, b"");
         Self {
             out,
@@ -207,14 +209,15 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// The target in origin form, byte for byte, and the fields as they are.
-fn write_head(request: &Request<Outgoing>, spelling: Option<&Spelling>, out: &mut BytesMut) {
+/// The target in origin form, byte for byte, the fields as they are, and those that are added.
+fn write_head(request: &Request<Outgoing>, behalf: &dyn Behalf, out: &mut BytesMut) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let slash = if target.starts_with(['/', '*']) { "" } else { "/" };
     for part in [request.method().as_str(), " ", slash, target, " HTTP/1.1\r\n"] {
         out.put_slice(part.as_bytes());
     }
-    heads::write(request.headers(), spelling, out);
+    heads::write(request.headers(), behalf.spelling(), out);
+    out.put_slice(behalf.added().map_or(&[], Added::lines));
     out.put_slice(b"\r\n");
 }
 

@@ -1,9 +1,29 @@
 //! How values are spelled in a line, without the machinery of `fmt`: it would cost more than all else of a line. Whatever
 //! a client sends comes out as printable ASCII, so that nobody writes a second line into the first.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use wide::u8x16;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// The digits of each octet of an address, a dot behind them, and how many they are.
+static OCTETS: [([u8; 4], usize); 256] = {
+    let (mut octets, mut octet) = ([([b'.'; 4], 0); 256], 0);
+    while octet < octets.len() {
+        let (digits, count) = &mut octets[octet];
+        let mut unit = 100;
+        while unit > 0 {
+            if octet >= unit || unit == 1 {
+                digits[*count] = DIGITS[octet / unit % 10];
+                *count += 1;
+            }
+            unit /= 10;
+        }
+        octet += 1;
+    }
+    octets
+};
 /// The most bytes that are shown of a value; three dots say that there were more.
 pub(super) const MOST: usize = 4096;
 /// The most bytes that stand for one of a value.
@@ -57,30 +77,33 @@ impl<'a> Ink<'a> {
     }
 
     pub(super) fn hex(&mut self, bytes: [u8; 6]) {
-        for byte in bytes {
-            self.fixed(&pair(byte));
-        }
+        let mut digits = [[0; 2]; 6];
+        digits.iter_mut().zip(bytes).for_each(|(digits, byte)| *digits = pair(byte));
+        self.bytes(digits.as_flattened());
     }
 
     pub(super) fn address(&mut self, address: IpAddr) {
         match address.to_canonical() {
             IpAddr::V4(address) => self.ipv4(address),
-            IpAddr::V6(address) => self.bytes(address.to_string().as_bytes()),
+            IpAddr::V6(address) => self.ipv6(address),
         }
     }
 
     fn ipv4(&mut self, address: Ipv4Addr) {
-        let (mut text, mut length) = ([b'.'; 16], 0);
+        let (mut text, mut length) = ([0; 16], 0);
         for octet in address.octets() {
-            for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
-                if octet >= least {
-                    text[length] = DIGITS[usize::from(octet / unit % 10)];
-                    length += 1;
-                }
+            let (digits, count) = OCTETS[usize::from(octet)];
+            if let Some(place) = text[length..].first_chunk_mut() {
+                *place = digits;
             }
-            length += 1;
+            length += count + 1;
         }
         self.bytes(&text[..length - 1]);
+    }
+
+    #[cold]
+    fn ipv6(&mut self, address: Ipv6Addr) {
+        self.bytes(address.to_string().as_bytes());
     }
 
     pub(super) fn server(&mut self, server: SocketAddr) {
@@ -154,14 +177,26 @@ fn is_plain(byte: u8) -> bool {
 
 /// Whether all do. Sixteen are looked at together; the last sixteen may be looked at twice.
 fn are_plain(bytes: &[u8]) -> bool {
-    let Some(last) = bytes.last_chunk::<16>() else { return bytes.iter().all(|byte| is_plain(*byte)) };
-    bytes.as_chunks::<16>().0.iter().chain(std::iter::once(last)).all(are_sixteen_plain)
+    let mut odd = u8x16::ZERO;
+    for window in bytes.as_chunks().0 {
+        odd |= odd_in(*window);
+    }
+    let mut last = [b' '; 16];
+    match bytes.last_chunk() {
+        Some(all) => last = *all,
+        None => last[..bytes.len()].copy_from_slice(bytes),
+    }
+    (odd | odd_in(last)).none()
 }
 
+/// All bits of each byte that does not say itself.
 #[inline]
-fn are_sixteen_plain(bytes: &[u8; 16]) -> bool {
-    let odd = |byte: u8| u8::from(byte.wrapping_sub(0x20) > 0x5e) | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    bytes.iter().fold(0, |seen, byte| seen | odd(*byte)) == 0
+fn odd_in(window: [u8; 16]) -> u8x16 {
+    let window = u8x16::new(window);
+    // What is below a space comes out above all others.
+    let moved = window - u8x16::splat(b' ');
+    let beyond = moved.max(u8x16::splat(0x5f)).simd_eq(moved);
+    beyond | window.simd_eq(u8x16::splat(b'"')) | window.simd_eq(u8x16::splat(b'\\'))
 }
 
 #[cfg(test)]
@@ -191,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_byte_is_looked_at_wherever_it_stands() {
-        for length in [1, 15, 16, 17, 31, 32, 33, 100] {
+        for length in (1..=17).chain([31, 32, 33, 100]) {
             let plain: Vec<u8> = (0..=255).filter(|byte| is_plain(*byte)).cycle().take(length).collect();
             assert!(are_plain(&plain));
             for (place, odd) in (0..length).flat_map(|place| [0, 0x1f, b'"', b'\\', 0x7f, 0xff].map(|odd| (place, odd)))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Hop, Kinds};
+use super::{Added, Hop, Kinds};
 use crate::wire::Network;
 
 static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -47,6 +47,15 @@ pub(super) fn is_replaced(name: &HeaderName, kind: Kinds, trusted: bool) -> bool
     kind.any(Kinds::FORWARDING) && (forged || *name == FORWARDED || [&FOR, &PROTO, &HOST].contains(&name))
 }
 
+/// Says who asked, how and for which host, where nothing of that came.
+pub(super) fn say(added: &mut Added, hop: &Hop<'_>) {
+    added.say(&FOR, hop.named.as_bytes());
+    added.say(&PROTO, hop.scheme.as_bytes());
+    if let Some(host) = hop.host {
+        added.say(&HOST, host.as_bytes());
+    }
+}
+
 /// Who asked, how and for which host, in one line each.
 pub(super) struct Said {
     by: Option<HeaderValue>,
@@ -55,19 +64,16 @@ pub(super) struct Said {
     forwarded: Option<HeaderValue>,
 }
 
-/// What there is to be said. `came` holds the fields as they came, which are of these kinds.
+/// What there is to be said of a request that came with such fields: `came` holds all that came.
 ///
 /// The peer is added to what trusted proxies say of the client. Their scheme and host stay as they are: these speak of
 /// the client's own connection, and this hop's would only hide them. Bytes that cannot stand in a field are not said.
-pub(super) fn said(came: &HeaderMap, kinds: Kinds, hop: &Hop<'_>) -> Said {
-    let (by, proto, host) = (hop.named.clone(), HeaderValue::from_static(hop.scheme), hop.host.cloned());
-    if !kinds.any(Kinds::FORWARDING) {
-        return Said { by: Some(by), proto: Some(proto), host, forwarded: None };
-    }
+pub(super) fn said(came: &HeaderMap, hop: &Hop<'_>) -> Said {
+    let (proto, host) = (HeaderValue::from_static(hop.scheme), hop.host.cloned());
     let known = |name: &HeaderName| if hop.trusted { one_line(came, name) } else { None };
     let value = |line: Vec<u8>| HeaderValue::from_maybe_shared(Bytes::from(line)).ok();
     Said {
-        by: value(appended(known(&FOR), by.as_bytes())),
+        by: value(appended(known(&FOR), hop.named.as_bytes())),
         proto: known(&PROTO).map_or(Some(proto), value),
         host: known(&HOST).map_or(host, value),
         // Seldom used, so only where the request has it.

@@ -1,5 +1,6 @@
 //! What a proxy must change in header fields, and nothing else. Framing and `Host` are the client's matter.
 
+mod added;
 mod fields;
 mod forwarded;
 mod kinds;
@@ -10,14 +11,15 @@ mod via;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, ORIGIN, USER_AGENT, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
+pub use added::Added;
 pub use fields::{is_reserved, nominated};
 pub use forwarded::{believed, is_forwarding};
 pub use kinds::Kinds;
 pub use replay::{replayable, replayed, vary_by_origin};
-pub use trace::{Ids, LONGEST_ID, ids_that_came, ids_that_go};
+pub use trace::{Going, Ids, LONGEST_ID, ids_that_came};
 pub use via::Via;
 
 use crate::machine::{AttemptId, OperationId};
@@ -26,8 +28,8 @@ static OPERATION: HeaderName = HeaderName::from_static("oncegate-operation");
 static ATTEMPT: HeaderName = HeaderName::from_static("oncegate-attempt");
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The most fields that a request or an answer gets on its way, as a rule.
-const ADDED: usize = 9;
+/// The most fields that a request or an answer gets among its own, as a rule.
+const ADDED: usize = 4;
 
 /// The last step of a request's way to this gateway.
 #[derive(Debug, Clone, Copy)]
@@ -55,13 +57,23 @@ pub struct Manner<'a> {
     pub drop_underscores: bool,
 }
 
-/// The fields of a request as they go to the upstream, with room for those that say which attempt it is. They are of these
-/// kinds.
+/// A request's fields as they go to the upstream.
+#[derive(Debug)]
+pub struct Outbound {
+    /// What came, and what the gateway says in the place of what came.
+    pub fields: HeaderMap,
+    /// What it says besides.
+    pub added: Added,
+    /// The ids that the request goes on with.
+    pub going: Going,
+}
+
+/// The fields of a request, which are of these kinds, as they go to the upstream.
 ///
 /// Fields of this hop and the gateway's own are gone; forwarding and tracing fields say what this hop knows. All others
 /// keep their bytes, their lines and their order.
-pub fn outbound(headers: HeaderMap, kinds: Kinds, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
-    let said = forwarded::said(&headers, kinds, hop);
+pub fn outbound(headers: HeaderMap, kinds: Kinds, hop: &Hop<'_>, manner: Manner<'_>) -> Outbound {
+    let said = kinds.any(Kinds::FORWARDING).then(|| forwarded::said(&headers, hop));
     let mut out = headers;
     let dropped = if manner.drop_underscores { Kinds::UNDERSCORE } else { Kinds::default() };
     if kinds.any(fields::ENDING.and(Kinds::EXPECT).and(Kinds::FORWARDING).and(dropped)) {
@@ -74,13 +86,18 @@ pub fn outbound(headers: HeaderMap, kinds: Kinds, hop: &Hop<'_>, manner: Manner<
                 || forwarded::is_replaced(name, kind, hop.trusted)
         });
     }
-    out.reserve(ADDED);
-    said.set(&mut out);
-    trace::set(&mut out, kinds);
-    if let Some(via) = manner.via {
-        via.sign(&mut out, hop.version);
+    let mut added = Added::new();
+    match said {
+        Some(said) => said.set(&mut out),
+        None => forwarded::say(&mut added, hop),
     }
-    out
+    let going = trace::set(&mut out, &mut added, kinds);
+    match manner.via {
+        Some(via) if kinds.any(Kinds::VIA) => via.sign(&mut out, hop.version),
+        Some(via) => added.say(&VIA, via.line(hop.version).as_bytes()),
+        None => {}
+    }
+    Outbound { fields: out, added, going }
 }
 
 /// The fields without some. All others keep their order, which removing one by one would shuffle.
@@ -110,7 +127,8 @@ pub fn origin(headers: &HeaderMap, kinds: Kinds) -> Option<&HeaderValue> {
 /// Says which operation and which attempt a request is, and gives it an `Idempotency-Key` if it has none: the operation's
 /// own, or that of this claim. What came with it, some of which may have stayed behind, is of these kinds.
 pub fn mark_attempt(
-    headers: &mut HeaderMap,
+    headers: &HeaderMap,
+    added: &mut Added,
     kinds: Kinds,
     operation: &OperationId,
     claim: Option<AttemptId>,
@@ -122,11 +140,10 @@ pub fn mark_attempt(
         if let Some(claim) = claim {
             key.extend_from_slice(format!("-{claim}").as_bytes());
         }
-        set(headers, &IDEMPOTENCY_KEY, &key);
+        added.say(&IDEMPOTENCY_KEY, &key);
     }
-    set(headers, &OPERATION, &digest);
-    let number = if number == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(number) };
-    headers.insert(&ATTEMPT, number);
+    added.say(&OPERATION, &digest);
+    added.say(&ATTEMPT, itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The fields of a request by which the gateway itself asks about an operation; none when the given ones are no fields.
@@ -142,9 +159,10 @@ pub fn of_probe(given: &[(Bytes, Bytes)], operation: &OperationId) -> Option<Hea
     }
     out.entry(USER_AGENT).or_insert(HeaderValue::from_static("oncegate"));
     out.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
-    set(&mut out, &OPERATION, &operation.digits());
-    let kinds = Kinds::of(&out);
-    trace::set(&mut out, kinds);
+    let (kinds, mut added) = (Kinds::of(&out), Added::new());
+    added.say(&OPERATION, &operation.digits());
+    trace::set(&mut out, &mut added, kinds);
+    added.add_to(&mut out);
     Some(out)
 }
 
@@ -157,13 +175,6 @@ pub fn inbound(headers: &mut HeaderMap) {
             let kind = Kinds::one(name);
             ends.holds(name, kind) || kind.any(Kinds::MARK)
         });
-    }
-}
-
-/// Sets a field to one line. Bytes that cannot stand in a field are not sent.
-fn set(headers: &mut HeaderMap, name: &HeaderName, value: &[u8]) {
-    if let Ok(value) = HeaderValue::from_bytes(value) {
-        headers.insert(name, value);
     }
 }
 

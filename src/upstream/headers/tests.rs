@@ -1,5 +1,6 @@
 //! Tables of what fields become on their way out and back.
 
+mod marks;
 mod pages;
 
 use super::*;
@@ -28,7 +29,13 @@ fn hop(trusted: bool) -> Hop<'static> {
 
 /// Without a name in `Via`, with every underscore.
 fn outbound(headers: &HeaderMap, hop: &Hop<'_>) -> HeaderMap {
-    super::outbound(headers.clone(), Kinds::of(headers), hop, Manner { via: None, drop_underscores: false })
+    outbound_in(headers, hop, Manner { via: None, drop_underscores: false })
+}
+
+fn outbound_in(headers: &HeaderMap, hop: &Hop<'_>, manner: Manner<'_>) -> HeaderMap {
+    let Outbound { mut fields, added, .. } = super::outbound(headers.clone(), Kinds::of(headers), hop, manner);
+    added.add_to(&mut fields);
+    fields
 }
 
 /// What goes out, without the fields that every request gets.
@@ -260,38 +267,6 @@ fn a_sane_request_id_is_kept_and_any_other_made_anew() {
 }
 
 #[test]
-fn an_attempt_is_marked() {
-    let operation = OperationId([0xab; 32]);
-    let digest = "ab".repeat(32);
-    let mut headers = map(&[("oncegate-attempt", b"9"), ("x-a", b"1")]);
-    // A key that `Connection` named has stayed behind.
-    let kinds = Kinds::of(&headers).and(Kinds::IDEMPOTENCY_KEY);
-    mark_attempt(&mut headers, kinds, &operation, None, 2);
-    assert_eq!(lines(&headers, "oncegate-operation"), [digest.as_bytes()]);
-    assert_eq!(lines(&headers, "oncegate-attempt"), [b"2"]);
-    assert_eq!(lines(&headers, "idempotency-key"), [format!("og-{digest}").as_bytes()]);
-}
-
-#[test]
-fn a_key_of_the_claim_is_another_one_each_time() {
-    let key = |claim| {
-        let mut headers = HeaderMap::new();
-        mark_attempt(&mut headers, Kinds::default(), &OperationId([0xab; 32]), Some(AttemptId([claim; 16])), 1);
-        lines(&headers, "idempotency-key").concat()
-    };
-    assert_eq!(key(1), format!("og-{}-{}", "ab".repeat(32), "01".repeat(16)).as_bytes());
-    assert_ne!(key(1), key(2));
-}
-
-#[test]
-fn the_clients_own_key_is_left_alone() {
-    let mut headers = map(&[("idempotency-key", b"\"mine\";x=1")]);
-    let kinds = Kinds::of(&headers);
-    mark_attempt(&mut headers, kinds, &OperationId([1; 32]), Some(AttemptId([2; 16])), 1);
-    assert_eq!(lines(&headers, "idempotency-key"), [b"\"mine\";x=1"]);
-}
-
-#[test]
 fn an_answer_loses_what_is_not_for_the_client() {
     let mut headers = map(&[
         ("content-type", b"text/plain"),
@@ -383,8 +358,7 @@ fn the_gateway_signs_below_what_stands_in_via() {
     let via = Via::new("edge");
     let manner = Manner { via: Some(&via), drop_underscores: false };
     let came = map(&[("via", b"1.0 fred"), ("via", b"1.1 p")]);
-    let kinds = Kinds::of(&came);
-    let out = super::outbound(came, kinds, &hop(true), manner);
+    let out = outbound_in(&came, &hop(true), manner);
     let [first, second, ours] = lines(&out, "via")[..] else { panic!("{out:?}") };
     assert_eq!((first, second), (&b"1.0 fred"[..], &b"1.1 p"[..]));
     assert!(ours.starts_with(b"1.1 edge-"), "{out:?}");
@@ -393,7 +367,6 @@ fn the_gateway_signs_below_what_stands_in_via() {
 #[test]
 fn names_with_underscores_stay_behind_where_they_are_told_to() {
     let came = map(&[("x_a", b"1"), ("x-a", b"2"), ("_", b"3")]);
-    let kinds = Kinds::of(&came);
-    let out = super::outbound(came, kinds, &hop(true), Manner { via: None, drop_underscores: true });
+    let out = outbound_in(&came, &hop(true), Manner { via: None, drop_underscores: true });
     assert_eq!(others(&out), [("x-a", &b"2"[..])]);
 }

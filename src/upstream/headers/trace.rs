@@ -5,7 +5,7 @@ use std::num::NonZero;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
-use super::{Kinds, set as set_line};
+use super::{Added, Kinds};
 use crate::clock::Clock;
 use crate::machine::hex_digits;
 
@@ -22,8 +22,17 @@ struct Trace<'a> {
     flags: u8,
 }
 
+/// The ids that a request goes on with.
+#[derive(Debug, Clone, Copy)]
+pub struct Going {
+    /// Its trace.
+    pub trace: [u8; 32],
+    /// Its own, unless it goes on with the one that came.
+    pub made: Option<[u8; 36]>,
+}
+
 /// Continues or begins the trace; keeps or makes the request's id. The fields that came are of these kinds.
-pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
+pub(super) fn set(headers: &mut HeaderMap, added: &mut Added, kinds: Kinds) -> Going {
     let mut parent = *b"00-TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT-SSSSSSSSSSSSSSSS-01";
     hex_digits(&rand::random::<NonZero<u64>>().get().to_be_bytes(), &mut parent[36..52]);
     let came = if kinds.any(Kinds::TRACE) { only(headers, &TRACEPARENT) } else { None };
@@ -39,11 +48,27 @@ pub(super) fn set(headers: &mut HeaderMap, kinds: Kinds) {
         // Sampled: a trace that begins unsampled would switch the tracing of most servers behind us off.
         hex_digits(&rand::random::<NonZero<u128>>().get().to_be_bytes(), &mut parent[3..35]);
     }
-    set_line(headers, &TRACEPARENT, &parent);
-    if !(kinds.any(Kinds::REQUEST_ID) && only(headers, &REQUEST_ID).is_some_and(is_sane)) {
+    set_line(headers, added, kinds.any(Kinds::TRACE), &TRACEPARENT, &parent);
+    let keeps = kinds.any(Kinds::REQUEST_ID) && only(headers, &REQUEST_ID).is_some_and(is_sane);
+    let made = (!keeps).then(|| {
         let [random @ .., _, _, _, _, _, _] = rand::random::<u128>().to_be_bytes();
         let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &random).into_uuid();
-        set_line(headers, &REQUEST_ID, id.hyphenated().encode_lower(&mut [0; 36]).as_bytes());
+        let mut text = [0; 36];
+        id.hyphenated().encode_lower(&mut text);
+        set_line(headers, added, kinds.any(Kinds::REQUEST_ID), &REQUEST_ID, &text);
+        text
+    });
+    let mut trace = [0; 32];
+    trace.copy_from_slice(&parent[3..35]);
+    Going { trace, made }
+}
+
+/// Says a field in one line: in the place of what came of it, or behind all others.
+fn set_line(headers: &mut HeaderMap, added: &mut Added, came: bool, name: &HeaderName, value: &[u8]) {
+    if !came {
+        added.say(name, value);
+    } else if let Ok(value) = HeaderValue::from_bytes(value) {
+        headers.insert(name, value);
     }
 }
 
@@ -58,12 +83,6 @@ pub fn ids_that_came(headers: &HeaderMap, kinds: Kinds) -> Ids<'_> {
     let id = headers.get(&REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
     let trace = headers.get(&TRACEPARENT).and_then(|trace| Trace::parse(trace.to_str().ok()?));
     (id, trace.and_then(|trace| trace.id.as_bytes().try_into().ok()))
-}
-
-/// The ids that a request goes on with.
-pub fn ids_that_go(headers: &HeaderMap) -> Ids<'_> {
-    let trace = headers.get(&TRACEPARENT).and_then(|trace| trace.as_bytes().get(3..35)?.try_into().ok());
-    (headers.get(&REQUEST_ID), trace)
 }
 
 impl<'a> Trace<'a> {

@@ -34,13 +34,16 @@ impl Via {
 
     /// Adds a line that says by which protocol the message came.
     pub fn sign(&self, headers: &mut HeaderMap, received: Version) {
+        headers.append(VIA, self.line(received).clone());
+    }
+
+    pub(super) fn line(&self, received: Version) -> &HeaderValue {
         let [old, usual, second] = &self.lines;
-        let line = match received {
+        match received {
             Version::HTTP_10 => old,
             Version::HTTP_2 => second,
             _ => usual,
-        };
-        headers.append(VIA, line.clone());
+        }
     }
 }
 

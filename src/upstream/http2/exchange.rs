@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Ur
 use http_body::Body as _;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::super::headers::Added;
 use super::super::outcome::{Tried, judge_stream};
 use super::super::{Failure, Incoming, NotSent, Outgoing, Reason};
 use super::body::{self, Body};
@@ -25,6 +26,7 @@ pub(super) async fn exchange(
     slot: Slot,
     scheme: &str,
     request: &mut Request<Outgoing>,
+    added: Option<&Added>,
 ) -> Result<Response<Incoming>, Tried> {
     if slot.is_alone() {
         // The connection lay idle, and the server may have closed it meanwhile. The event loop hears of that in one turn,
@@ -32,7 +34,7 @@ pub(super) async fn exchange(
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
     }
-    let Some(wire) = for_the_stream(request, scheme) else {
+    let Some(wire) = for_the_stream(request, added, scheme) else {
         let why = NotSent::new(Reason::Refused, "HTTP/2 cannot say this Host or target");
         return Err(Tried::Failed(Failure::NotSent(why)));
     };
@@ -83,11 +85,14 @@ async fn listen(mut answer: ResponseFuture) -> (Result<Response<RecvStream>, h2:
 }
 
 /// A request as HTTP/2 says it: the server's name in `:authority`, no field of a connection's own, a known length.
-fn for_the_stream(request: &Request<Outgoing>, scheme: &str) -> Option<Request<()>> {
+fn for_the_stream(request: &Request<Outgoing>, added: Option<&Added>, scheme: &str) -> Option<Request<()>> {
     let authority = Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok()?;
     let mut headers = HeaderMap::with_capacity(request.headers().keys_len() + 1);
     for (name, value) in request.headers().iter().filter(|(name, _)| !is_http1s_own(name)) {
         headers.append(name, value.clone());
+    }
+    if let Some(added) = added {
+        added.add_to(&mut headers);
     }
     if let Some(length) = request.body().size_hint().exact().filter(|length| *length > 0) {
         headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
@@ -113,7 +118,7 @@ mod tests {
 
     fn head(target: &str, host: &str) -> Option<Request<()>> {
         let request = Request::post(target).header("host", host).header("connection", "x").header("cookie", "a=1");
-        for_the_stream(&request.body(Outgoing::Whole(Bytes::from_static(b"abc"))).unwrap(), "https")
+        for_the_stream(&request.body(Outgoing::Whole(Bytes::from_static(b"abc"))).unwrap(), None, "https")
     }
 
     #[test]

@@ -15,6 +15,7 @@ use http::{Request, Response};
 pub(super) use body::Body;
 use connection::{Connection, Slot};
 
+use super::headers::Added;
 use super::outcome::Tried;
 use super::way::Way;
 use super::{Incoming, NotSent, Outgoing, Reason, Settings};
@@ -59,11 +60,15 @@ impl Connections {
     }
 
     /// Sends one request. It goes to a second connection only with proof that the server did not process it.
-    pub(super) async fn send(&self, request: &mut Request<Outgoing>) -> Result<Response<Incoming>, Tried> {
+    pub(super) async fn send(
+        &self,
+        request: &mut Request<Outgoing>,
+        added: Option<&Added>,
+    ) -> Result<Response<Incoming>, Tried> {
         let mut why = None;
         for _ in 0..TRIES {
             let (connection, slot) = self.connection().await.map_err(Tried::Returned)?;
-            match exchange::exchange(&connection, slot, self.way.scheme(), request).await {
+            match exchange::exchange(&connection, slot, self.way.scheme(), request, added).await {
                 Err(Tried::Returned(reason)) => {
                     // Whatever keeps it from taking this request keeps it from the next.
                     self.state().open.retain(|open| !open.is(&connection));

@@ -80,7 +80,7 @@ fn poll(sending: &mut Sending, script: &mut Script, request: &mut Request<Outgoi
 /// Sends with these outcomes until there is nothing more to be had of it.
 fn sent(secure: bool, outcomes: Vec<Poll<io::Result<usize>>>) -> (Sending, Poll<Result<(), Stopped>>, usize) {
     let (mut script, mut request) = (Script::of(outcomes), whole(9));
-    let mut sending = Sending::of(&request, None, secure);
+    let mut sending = Sending::of(&request, &(), secure);
     let done = poll(&mut sending, &mut script, &mut request);
     (sending, done, script.writes)
 }
@@ -98,7 +98,7 @@ fn streaming(bytes: &'static [u8]) -> Outgoing {
 fn a_whole_request_leaves_in_one_write() {
     for length in [0, 1, COPIED, COPIED + 1, 99_999] {
         let (mut script, mut request) = (Script::default(), whole(length));
-        let mut sending = Sending::of(&request, None, false);
+        let mut sending = Sending::of(&request, &(), false);
         assert!(!sending.has_begun());
         assert!(matches!(poll(&mut sending, &mut script, &mut request), Poll::Ready(Ok(()))));
         assert_eq!((script.writes, sending.has_begun(), sending.is_over()), (1, true, true));
@@ -130,7 +130,7 @@ fn a_write_that_failed_under_tls_may_have_moved_something() {
 fn a_server_that_takes_nothing_more_is_heard_out() {
     for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
         let (mut script, mut request) = (Script::of([some(5), failure(kind)]), whole(9));
-        let mut sending = Sending::of(&request, None, false);
+        let mut sending = Sending::of(&request, &(), false);
         assert!(matches!(poll(&mut sending, &mut script, &mut request), Poll::Ready(Ok(()))));
         assert!(sending.is_over() && sending.is_unheard(), "no further request");
         assert!(matches!(poll(&mut sending, &mut script, &mut request), Poll::Ready(Ok(()))));
@@ -150,12 +150,12 @@ fn a_failed_write_after_a_good_one_proves_nothing() {
 #[tokio::test]
 async fn a_body_that_streams_goes_along_with_its_head_and_comes_back_when_nothing_left() {
     let mut request = order(streaming(b"streamed"));
-    let mut sending = Sending::of(&request, None, false);
+    let mut sending = Sending::of(&request, &(), false);
     let mut script = Script::of([failure(io::ErrorKind::ConnectionReset)]);
     let failed = poll_fn(|cx| sending.poll(&mut script, request.body_mut(), cx)).await;
     assert!(matches!(failed, Err(Stopped::Wire(_))) && !sending.has_begun());
     sending.give_back(request.body_mut());
-    let (mut again, mut script) = (Sending::of(&request, None, false), Script::default());
+    let (mut again, mut script) = (Sending::of(&request, &(), false), Script::default());
     poll_fn(|cx| again.poll(&mut script, request.body_mut(), cx)).await.unwrap();
     assert_eq!(script.written, b"POST /a?b HTTP/1.1\r\nhost: x\r\n\r\nstreamed");
     assert_eq!(script.writes, 1);
@@ -171,7 +171,7 @@ async fn a_body_of_unknown_length_that_turned_out_empty_still_ends_as_its_head_s
     for (outcome, expected) in
         [(failure(io::ErrorKind::ConnectionReset), ""), (some(99), "transfer-encoding: chunked\r\n\r\n0\r\n\r\n")]
     {
-        let (mut sending, mut script) = (Sending::of(&request, None, false), Script::of([outcome]));
+        let (mut sending, mut script) = (Sending::of(&request, &(), false), Script::of([outcome]));
         let done = poll_fn(|cx| sending.poll(&mut script, request.body_mut(), cx)).await;
         assert_eq!(done.is_ok(), sending.has_begun());
         sending.give_back(request.body_mut());
@@ -182,7 +182,7 @@ async fn a_body_of_unknown_length_that_turned_out_empty_still_ends_as_its_head_s
 #[tokio::test]
 async fn a_body_that_has_left_does_not_come_back() {
     let mut request = order(streaming(b"streamed"));
-    let mut sending = Sending::of(&request, None, false);
+    let mut sending = Sending::of(&request, &(), false);
     let mut script = Script::of([some(1), failure(io::ErrorKind::TimedOut)]);
     assert!(poll_fn(|cx| sending.poll(&mut script, request.body_mut(), cx)).await.is_err());
     sending.give_back(request.body_mut());
@@ -193,7 +193,7 @@ proptest! {
     #[test]
     fn any_run_of_writes_moves_the_same_bytes(length in 0..40_000_usize, most in prop::collection::vec(1..9_999_usize, 0..9)) {
         let (mut script, mut request) = (Script::of(most.into_iter().map(some)), whole(length));
-        let mut sending = Sending::of(&request, None, false);
+        let mut sending = Sending::of(&request, &(), false);
         prop_assert!(matches!(poll(&mut sending, &mut script, &mut request), Poll::Ready(Ok(()))));
         prop_assert!(script.written.ends_with(&vec![b'x'; length]));
         prop_assert_eq!(script.written.len(), "POST /a?b HTTP/1.1\r\nhost: x\r\n\r\n".len() + length);
@@ -202,7 +202,7 @@ proptest! {
     #[test]
     fn chunks_frame_what_they_hold(pieces in prop::collection::vec(0..40_000_usize, 0..4), most in 1..50_000_usize) {
         let request = order(Outgoing::Whole(Bytes::new()));
-        let (mut sending, mut script) = (Sending::of(&request, None, false), Script::default());
+        let (mut sending, mut script) = (Sending::of(&request, &(), false), Script::default());
         (sending.body, sending.whole) = (Framing::Chunks, false);
         let mut expected = b"POST /a?b HTTP/1.1\r\nhost: x\r\n\r\n".to_vec();
         for length in pieces {

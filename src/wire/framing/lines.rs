@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use wide::u8x16;
+
 use super::{Fault, Known};
 
 /// Where the reading of a run of lines stands. The lines are shown from the first one's start each time; none of their
@@ -57,49 +59,32 @@ impl Cursor {
 
 /// Up to where bytes hold no control character but HTAB; their length if they hold none.
 fn control(bytes: &[u8]) -> usize {
-    let mut from = 0;
-    while let Some(at) = first(bytes, from, controls) {
-        if bytes[at] != b'\t' {
-            return at;
-        }
-        from = at + 1;
-    }
-    bytes.len()
+    let marks = |window: u8x16| {
+        let low = window.min(u8x16::splat(31)).simd_eq(window) & !window.simd_eq(u8x16::splat(b'\t'));
+        low | window.simd_eq(u8x16::splat(127))
+    };
+    first(bytes, marks).unwrap_or(bytes.len())
 }
 
-/// The first byte from there on that `marks` finds: it sets the high bit of each such byte, out of eight, up to the first
-/// one at least.
+/// So many bytes are looked at at once.
+const WINDOW: usize = 16;
+
+/// The first byte that `marks` finds: it sets all bits of such a byte, and none of another.
 #[inline]
-fn first(bytes: &[u8], mut from: usize, marks: impl Fn(u64) -> u64) -> Option<usize> {
-    let place = |marked: u64| usize::try_from(marked.trailing_zeros() / 8).unwrap_or_default();
-    while let Some(eight) = bytes.get(from..)?.first_chunk() {
-        let marked = marks(u64::from_le_bytes(*eight));
-        if marked != 0 {
-            return Some(from + place(marked));
+fn first(bytes: &[u8], marks: impl Fn(u8x16) -> u8x16) -> Option<usize> {
+    let find = |window: &[u8; WINDOW]| {
+        let marked = marks(u8x16::new(*window)).to_bitmask();
+        (marked != 0).then(|| marked.trailing_zeros() as usize)
+    };
+    let (windows, rest) = bytes.as_chunks();
+    for (at, window) in windows.iter().enumerate() {
+        if let Some(place) = find(window) {
+            return Some(WINDOW * at + place);
         }
-        from += 8;
     }
-    let rest = bytes.get(from..)?;
-    let mut last = [b' '; 8];
+    let mut last = [b' '; WINDOW];
     last.get_mut(..rest.len())?.copy_from_slice(rest);
-    let marked = marks(u64::from_le_bytes(last));
-    (marked != 0).then(|| from + place(marked))
-}
-
-const EACH: u64 = u64::from_le_bytes([1; 8]);
-
-/// Marks bytes below a limit. Where one is, the next may be marked too: what it borrows comes from there.
-fn below(eight: u64, limit: u64) -> u64 {
-    eight.wrapping_sub(EACH * limit) & !eight & (EACH * 128)
-}
-
-/// Marks bytes below 32, and 127.
-fn controls(eight: u64) -> u64 {
-    below(eight, 32) | below(eight ^ (EACH * 127), 1)
-}
-
-fn colons(eight: u64) -> u64 {
-    below(eight ^ (EACH * 0x3a), 1)
+    find(&last).map(|place| WINDOW * windows.len() + place)
 }
 
 /// A field, where in its line its parts stand.
@@ -112,8 +97,9 @@ pub(super) struct Field {
 }
 
 /// Reads a field.
+#[inline]
 pub(super) fn field(line: &[u8]) -> Result<Field, Fault> {
-    let colon = first(line, 0, colons).unwrap_or(line.len());
+    let colon = first(line, |window| window.simd_eq(u8x16::splat(b':'))).unwrap_or(line.len());
     let name = &line[..colon];
     let known = Known::of(name);
     let sound = known.is_some() || !name.is_empty() && name.iter().copied().all(is_token);
@@ -132,6 +118,7 @@ pub(super) fn field(line: &[u8]) -> Result<Field, Fault> {
 }
 
 /// Why a line is no field.
+#[cold]
 fn no_field(line: &[u8]) -> Fault {
     let name = line.iter().take_while(|byte| is_token(**byte)).count();
     Fault::malformed(match line.get(name) {
