@@ -5,6 +5,8 @@
 //! attempt) leaves a *note* first, under a name of its own, that lives as long as the doubt would have. So a record that
 //! is not there and has no note was lost, however that came about: by a flush, a failover, an eviction.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::Arbiter;
@@ -27,22 +29,22 @@ impl Arbiter {
         known: &Known,
         claim: &Record,
         policy: &Policy,
-    ) -> Result<Option<Record>, StoreError> {
+    ) -> Result<Option<Arc<Record>>, StoreError> {
         let lost = asked_by(known.record.clone(), claim);
         if !known.running {
             return self.recall(id, Expect::Absent, &lost, policy).await;
         }
         // It is measured as what it stands for.
-        let found = self.timed(StoreOp::Reserve, self.store().load(id)).await?;
+        let found = self.timed(StoreOp::Reserve, self.store().load(id)).await?.map(Arc::new);
         Ok(found.or_else(|| self.running(id, policy)))
     }
 
     /// The record of the attempt that runs here, as it stands in the store or soon will again.
-    pub(super) fn running(&self, id: &OperationId, policy: &Policy) -> Option<Record> {
+    pub(super) fn running(&self, id: &OperationId, policy: &Policy) -> Option<Arc<Record>> {
         let now = self.shared().clock.now();
         let known = self.shared().dispatched.known(id, now).filter(|known| known.running)?;
         self.shared().lines.missed(id);
-        Some(self.recalled(id, &known.record, true, policy))
+        Some(Arc::new(self.recalled(id, &known.record, true, policy)))
     }
 
     /// Writes what is known of an operation whose attempt has ended, and returns what the store then holds. Nothing, if
@@ -53,7 +55,7 @@ impl Arbiter {
         expect: Expect,
         known: &Record,
         policy: &Policy,
-    ) -> Result<Option<Record>, StoreError> {
+    ) -> Result<Option<Arc<Record>>, StoreError> {
         let shared = self.shared();
         let record = self.recalled(id, known, false, policy);
         // One round trip, as a claim is: what is there after all comes back, and a duplicate that asks meanwhile never
@@ -71,7 +73,7 @@ impl Arbiter {
             return Ok(if let Written::Lost(found) = removed { found } else { None });
         }
         self.written_again(id, &record);
-        Ok(Some(record))
+        Ok(Some(Arc::new(record)))
     }
 
     /// What stands in the place of a lost record, by what this gateway knows.

@@ -1,6 +1,8 @@
 //! Doubts that end otherwise than by their own attempt: by somebody's word, or because the operation that was held beside
 //! this one has an outcome. What that means is decided by the rules.
 
+use std::sync::Arc;
+
 use super::settling::{Step, settle_once};
 use super::{Arbiter, ROUNDS, Terms};
 use crate::machine::{
@@ -19,10 +21,9 @@ pub enum Resolved {
 }
 
 /// What is known of a doubt by the operation that was held beside it.
-#[expect(clippy::large_enum_variant, reason = "an answer is looked at where it comes, and goes")]
 pub(super) enum Beside {
     /// It is over; this is what the store holds now.
-    Over(Option<Record>),
+    Over(Option<Arc<Record>>),
     /// That one, in this namespace, has no outcome either: its attempt runs, or is in doubt.
     Open(NamespaceTag),
     /// Nothing.
@@ -36,7 +37,7 @@ enum Half {
     /// It has an outcome of its own, and this is what that says of the first half.
     Known(Ending),
     /// Its attempt is heard of.
-    Runs(Record),
+    Runs(Arc<Record>),
 }
 
 impl Arbiter {
@@ -59,7 +60,7 @@ impl Arbiter {
         let known = match self.end_other_half(id, doubt, ending, terms.policy_beside()).await? {
             Half::Ended => None,
             Half::Known(ending) => Some(ending),
-            Half::Runs(record) => return Ok(Resolved::NotInDoubt(Some(record))),
+            Half::Runs(record) => return Ok(Resolved::NotInDoubt(Some(Arc::unwrap_or_clone(record)))),
         };
         match settle_once(self, id, doubt, Some(doubt), known.as_ref().unwrap_or(ending), &terms.policy).await? {
             Step::Settled(settled) => {
@@ -69,7 +70,7 @@ impl Arbiter {
                     Some(_) => Ok(Resolved::NotInDoubt(self.timed(StoreOp::Load, self.store.load(id)).await?)),
                 }
             }
-            Step::Lost(found) => Ok(Resolved::NotInDoubt(found)),
+            Step::Lost(found) => Ok(Resolved::NotInDoubt(found.map(Arc::unwrap_or_clone))),
         }
     }
 
@@ -82,7 +83,7 @@ impl Arbiter {
         policy: &Policy,
     ) -> Result<Half, StoreError> {
         let Some(other) = doubt.beside.as_deref() else { return Ok(Half::Ended) };
-        let mut found = self.timed(StoreOp::Load, self.store.load(other)).await?;
+        let mut found = self.timed(StoreOp::Load, self.store.load(other)).await?.map(Arc::new);
         for _ in 0..ROUNDS {
             let Some(record) = found.filter(|found| are_a_pair((id, doubt), (other, found))) else {
                 return Ok(Half::Ended);
@@ -97,7 +98,7 @@ impl Arbiter {
             if let State::InFlight { .. } = record.state {
                 return Ok(Half::Runs(record));
             }
-            match settle_once(self, other, &record, Some(&record), ending, policy).await? {
+            match settle_once(self, other, &record, Some(&*record), ending, policy).await? {
                 Step::Lost(newer) => found = newer,
                 Step::Settled(_) => {
                     self.shared.lines.wake(other);
@@ -140,7 +141,7 @@ impl Arbiter {
             Step::Settled(_) => {
                 self.shared.lines.wake(id);
                 tracing::info!(operation = %id.short(), beside = %other.short(), "no longer in doubt: what was held beside it has an outcome");
-                self.timed(StoreOp::Load, self.store.load(id)).await.map(Beside::Over)
+                Ok(Beside::Over(self.timed(StoreOp::Load, self.store.load(id)).await?.map(Arc::new)))
             }
         }
     }

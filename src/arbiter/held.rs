@@ -88,7 +88,7 @@ impl Held {
         match written {
             Ok(Written::Done) => self.record = renewed,
             // A renewal of this attempt's own, whose reply was lost.
-            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = newer,
+            Ok(Written::Lost(Some(newer))) if self.is_running_here(&newer) => self.record = Arc::unwrap_or_clone(newer),
             Ok(Written::Lost(newer)) => {
                 tracing::warn!(operation = %self.id.short(), found = ?newer.map(|r| r.number), "lease lost");
                 self.lost = true;

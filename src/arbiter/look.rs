@@ -26,15 +26,15 @@ impl Arbiter {
     pub async fn look(&self, inquiry: &Inquiry, policy: &Policy) -> Result<Sight, StoreError> {
         let (shared, id) = (self.shared(), &inquiry.operation);
         self.time().await?;
-        let mut found = shared.cache.get(id, shared.clock.now()).map(Arc::unwrap_or_clone);
+        let mut found = shared.cache.get(id, shared.clock.now());
         if found.is_none() {
-            found = self.timed(StoreOp::Load, self.store().load(id)).await?;
+            found = self.timed(StoreOp::Load, self.store().load(id)).await?.map(Arc::new);
             if let Some(record) = found.as_ref().filter(|record| matches!(record.state, State::Completed { .. })) {
-                self.remember_completed(id, Arc::new(record.clone()), shared.clock.now());
+                self.remember_completed(id, Arc::clone(record), shared.clock.now());
             }
         }
         if found.is_none() {
-            found = self.lost(inquiry, policy).await?;
+            found = self.lost(inquiry, policy).await?.map(Arc::new);
         }
         for _ in 0..ROUNDS {
             if let Some(record) = found.as_ref().filter(|record| record.beside.is_some())
@@ -43,7 +43,7 @@ impl Arbiter {
                 found = newer;
                 continue;
             }
-            match look(found.as_ref(), inquiry, policy, shared.clock.now()) {
+            match look(found.as_deref(), inquiry, policy, shared.clock.now()) {
                 Sight::Lapse { expect, record } => found = self.write_lapse(id, expect, record).await?,
                 told => return Ok(told),
             }

@@ -70,12 +70,6 @@ enum Round {
     Again(Option<Arc<Record>>),
 }
 
-impl Round {
-    fn again(newer: Option<Record>) -> Self {
-        Self::Again(newer.map(Arc::new))
-    }
-}
-
 /// What a request was told.
 pub enum Admitted {
     /// It may act.
@@ -183,7 +177,7 @@ impl Arbiter {
         if let Some(found) = found.filter(|found| found.beside.is_some())
             && let Beside::Over(newer) = Box::pin(self.look_beside(id, found, &terms.policy)).await
         {
-            return Ok(Round::again(newer));
+            return Ok(Round::Again(newer));
         }
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
@@ -192,7 +186,7 @@ impl Arbiter {
                 let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
                 match self.stands(id, expect, &record, &terms.policy, pending, now).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
-                    Written::Lost(newer) => Round::again(newer),
+                    Written::Lost(newer) => Round::Again(newer),
                 }
             }
             Admission::Duplicate(duplicate) => {
@@ -204,12 +198,12 @@ impl Arbiter {
             }
             Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy, now).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),
-                Written::Lost(newer) => Round::again(newer),
+                Written::Lost(newer) => Round::Again(newer),
             },
-            Admission::Lapse { expect, record } => Round::again(self.write_lapse(id, expect, record).await?),
+            Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
             Admission::Untimely(untimely) => match Box::pin(self.what_is_known(id, &terms.policy)).await? {
                 None => Round::Told(Admitted::Untimely(untimely)),
-                known => Round::again(known),
+                known => Round::Again(known),
             },
         })
     }
@@ -244,8 +238,8 @@ impl Arbiter {
     }
 
     /// What the store holds, or would if it had not lost it.
-    async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Record>, StoreError> {
-        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+    async fn what_is_known(&self, id: &OperationId, policy: &Policy) -> Result<Option<Arc<Record>>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?.map(Arc::new);
         match self.shared.dispatched.known(id, self.shared.clock.now()) {
             Some(known) if found.is_none() && known.running => Ok(self.running(id, policy)),
             Some(known) if found.is_none() => self.recall(id, Expect::Absent, &known.record, policy).await,
@@ -258,11 +252,11 @@ impl Arbiter {
         id: &OperationId,
         expect: Expect,
         record: Record,
-    ) -> Result<Option<Record>, StoreError> {
+    ) -> Result<Option<Arc<Record>>, StoreError> {
         match self.timed(StoreOp::Settle, self.store.write(id, expect, &record)).await? {
             Written::Done => {
                 self.lapsed(id);
-                Ok(Some(record))
+                Ok(Some(Arc::new(record)))
             }
             Written::Lost(newer) => Ok(newer),
         }

@@ -131,7 +131,7 @@ impl Arbiter {
                             return Ok(());
                         }
                         // A claim of this gateway's own that got stuck, perhaps: then it is withdrawn.
-                        Ok(Written::Lost(newer)) => found = self.catch_up(id, newer.map(Arc::new)).await?,
+                        Ok(Written::Lost(newer)) => found = self.catch_up(id, newer).await?,
                         // What is there is no record of ours, and must not keep the others waiting.
                         Err(StoreError::Unreadable(_)) => return Ok(()),
                         Err(error) => return Err(error),

@@ -213,7 +213,10 @@ impl Arbiter {
         let Some(found) = self.timed(StoreOp::Load, self.store.load(id)).await? else { return Ok(None) };
         let found = match lapse(&found, policy.doubt_retention, self.shared.clock.now()) {
             None => Some(found),
-            Some(doubt) => self.write_lapse(id, Expect::Fence(found.fence), doubt).await?,
+            Some(doubt) => {
+                let left = self.write_lapse(id, Expect::Fence(found.fence), doubt).await?;
+                left.map(Arc::unwrap_or_clone)
+            }
         };
         Ok(found.filter(|record| matches!(record.state, State::InDoubt { .. })))
     }

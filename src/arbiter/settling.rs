@@ -10,7 +10,7 @@ use crate::telemetry::StoreOp;
 /// One step of settling.
 pub(super) enum Step {
     Settled(Settled),
-    Lost(Option<Record>),
+    Lost(Option<Arc<Record>>),
 }
 
 /// Writes down how an attempt ended, however often its record moves on meanwhile.
@@ -21,9 +21,9 @@ pub(super) async fn settle_held(
     ending: &Ending,
     policy: &Policy,
 ) -> Result<Settled, StoreError> {
-    let mut lost: Option<Option<Record>> = None;
+    let mut lost: Option<Option<Arc<Record>>> = None;
     for _ in 0..super::ROUNDS {
-        let found = lost.as_ref().map_or(Some(held), Option::as_ref);
+        let found = lost.as_ref().map_or(Some(held), Option::as_deref);
         match settle_once(arbiter, id, held, found, ending, policy).await? {
             Step::Lost(newer) => lost = Some(newer),
             Step::Settled(settled) => return Ok(settled),
@@ -54,6 +54,8 @@ pub(super) async fn settle_once(
             return Ok(Step::Settled(settled));
         }
         Settling::Write { expect, record, settled } => {
+            // Where the cache will keep it.
+            let record = Arc::new(record);
             arbiter.announce(id, held, found, settled).await?;
             let written = arbiter.timed(StoreOp::Settle, store.write(id, expect, &record)).await?;
             if expect == Expect::Absent
@@ -78,10 +80,10 @@ pub(super) async fn settle_once(
             Ok(Step::Lost(newer))
         }
         Written::Done => {
-            arbiter.keep_in_mind(id, attempt, settled, record.as_ref());
+            arbiter.keep_in_mind(id, attempt, settled, record.as_deref());
             if let (Settled::Kept(_), Some(record)) = (settled, record) {
                 // Confirmed just now, which is later: no entry is believed for longer than it may be.
-                arbiter.remember_completed(id, Arc::new(record), now);
+                arbiter.remember_completed(id, record, now);
             }
             Ok(Step::Settled(settled))
         }

@@ -158,9 +158,10 @@ impl Unconfirmed {
         attempt: AttemptId,
         claim: &Claim,
     ) -> Result<bool, StoreError> {
-        let mut found = Some(claim.record.clone());
+        let mut found = Some(Arc::new(claim.record.clone()));
         for _ in 0..super::ROUNDS {
-            let step = settle_once(arbiter, id, &claim.record, found.as_ref(), &Ending::NotSent, &claim.policy).await?;
+            let step =
+                settle_once(arbiter, id, &claim.record, found.as_deref(), &Ending::NotSent, &claim.policy).await?;
             match step {
                 Step::Lost(newer) if newer.as_ref().is_some_and(|newer| newer.fence.attempt == attempt) => {
                     found = newer;

@@ -29,7 +29,7 @@ impl Arbiter {
                 self.remember_completed(id, Arc::clone(&later), shared.clock.now_lately());
                 Met::Told(Duplicate::Completed(later))
             }
-            Ok(Written::Lost(newer)) => Met::Moved(newer.map(Arc::new)),
+            Ok(Written::Lost(newer)) => Met::Moved(newer),
             Err(error) => {
                 // It is told of the end that holds: that it is refused or replayed honours the window all the same.
                 tracing::debug!(operation = %id.short(), %error, "a window's end was not moved");

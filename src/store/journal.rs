@@ -87,7 +87,7 @@ impl Journal {
         let mut inner = self.lock();
         match inner.records.get(id) {
             Some(record) if record.fence == fence => {}
-            other => return Written::Lost(other.cloned()),
+            other => return Written::lost(other.cloned()),
         }
         inner.records.remove(id);
         if inner.records.is_empty() {
@@ -103,7 +103,7 @@ impl Journal {
 
     async fn put(&self, id: &OperationId, expect: Expect, record: &Record) -> Result<Written, StoreError> {
         let (before, synced) = match self.put_in_memory(id, expect, record)? {
-            Put::Lost(found) => return Ok(Written::Lost(found)),
+            Put::Lost(found) => return Ok(Written::lost(found)),
             Put::Known => return Ok(Written::Done),
             Put::Sent(before, synced) => (before, synced),
         };

@@ -58,7 +58,7 @@ impl MemoryStore {
                 shard.put(*id, record.clone());
                 Written::Done
             }
-            found => Written::Lost(found.cloned()),
+            found => Written::lost(found.cloned()),
         }
     }
 
@@ -69,7 +69,7 @@ impl MemoryStore {
                 shard.take(id);
                 Written::Done
             }
-            found => Written::Lost(found.cloned()),
+            found => Written::lost(found.cloned()),
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let store = MemoryStore::new(clock.clone());
         assert_eq!(store.write_now(&id(1), Expect::Absent, &record(1, 150)), Written::Done);
         clock.advance(Duration::from_millis(49));
-        assert_eq!(store.write_now(&id(1), Expect::Absent, &record(2, 900)), Written::Lost(Some(record(1, 150))));
+        assert_eq!(store.write_now(&id(1), Expect::Absent, &record(2, 900)), Written::lost(Some(record(1, 150))));
         clock.advance(Duration::from_millis(1));
         assert_eq!(store.remove_now(&id(1), record(1, 0).fence), Written::Lost(None));
         assert_eq!(store.write_now(&id(1), Expect::Absent, &record(2, 900)), Written::Done);

@@ -12,6 +12,7 @@ pub use open::{Health, NoBackup, OpenError, Opened, open};
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::machine::{Expect, Fence, OperationId, Record, Time};
@@ -47,12 +48,18 @@ pub trait Store: Send + Sync {
 
 /// What became of a conditional write or removal. A lost race is an answer, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "an answer is looked at where it comes, and goes")]
 pub enum Written {
     /// It was carried out.
     Done,
-    /// The condition did not hold; this is what is stored.
-    Lost(Option<Record>),
+    /// The condition did not hold; this is what is stored. Shared: it is asked about, and told.
+    Lost(Option<Arc<Record>>),
+}
+
+impl Written {
+    /// The condition did not hold; this was found.
+    fn lost(found: Option<Record>) -> Self {
+        Self::Lost(found.map(Arc::new))
+    }
 }
 
 /// Where a listing goes on.

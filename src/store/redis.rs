@@ -239,7 +239,7 @@ impl RedisStore {
         if wanted.is_done(&reply) {
             return Ok(Written::Done);
         }
-        read(&self.codec, wanted.id, reply).map(Written::Lost)
+        read(&self.codec, wanted.id, reply).map(Written::lost)
     }
 
     async fn list_keys(&self, from: Cursor, limit: usize) -> Result<Page, StoreError> {

@@ -1,13 +1,12 @@
 //! A simulated gateway: the loops of the arbiter, cut into steps between which anything may happen.
 
 use oncegate::machine::{Admission, AttemptId, Duplicate, Ending, Record, State, Time};
-use oncegate::store::Written;
 
 use super::audit::Broken;
 use super::dice::Dice;
 use super::pair::Half;
 use super::rules::Mutation;
-use super::store::{Call, Owner, short};
+use super::store::{Call, Owner, Written, short};
 use super::task::{Phase, Task};
 use super::world::{ATTEMPT_TIMEOUT, Step, World, skewed};
 

@@ -4,11 +4,10 @@ use oncegate::machine::{
     Also, Arrival, AttemptId, Ending, Expect, NamespaceTag, OperationId, Print, Record, Settling, State, are_a_pair,
     ended_beside, ending_of_both,
 };
-use oncegate::store::Written;
 
 use super::audit::{Broken, Invariant};
 use super::rules::Mutation;
-use super::store::{Call, Owner, Short, short};
+use super::store::{Call, Owner, Short, Written, short};
 use super::task::{Phase, Task};
 use super::world::{FIRSTS, ORDERS, Step, World};
 

@@ -1,11 +1,10 @@
 //! What the loops of a simulated gateway do after admission: heartbeats, settling, withdrawal, sweeps.
 
 use oncegate::machine::{AttemptId, Cause, Ending, Expect, Record, Settled, Settling};
-use oncegate::store::Written;
 
 use super::pair::Half;
 use super::rules::Mutation;
-use super::store::{Call, short};
+use super::store::{Call, Written, short};
 use super::task::{Phase, Task};
 use super::world::{ATTEMPT_TIMEOUT, World};
 

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use oncegate::machine::{AttemptId, Expect, Fence, Record, State};
-use oncegate::store::Written;
 
 use super::world::START;
 
@@ -22,6 +21,14 @@ pub(crate) enum Call {
     },
     /// Only broken rules send this: removal without a condition.
     RemoveAny,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "few at a time")]
+pub(crate) enum Written {
+    Done,
+    Lost(Option<Record>),
 }
 
 /// Short, for traces: times are from the seed's beginning.

@@ -5,11 +5,10 @@ use oncegate::machine::{
     Answer, AttemptId, Ending, Expect, Finding, InDoubt, Judgement, Record, Recorded, Settling, State, Witness,
     are_a_pair, ended_beside, probed,
 };
-use oncegate::store::Written;
 
 use super::pair::{beside, id, in_doubt};
 use super::rules::Mutation;
-use super::store::{Call, short};
+use super::store::{Call, Written, short};
 use super::task::{Phase, Task};
 use super::world::World;
 

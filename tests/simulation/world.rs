@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oncegate::machine::{AttemptId, InDoubt, Outcomes, Policy, Preset, Record, State, Time, Window};
-use oncegate::store::Written;
 
 use super::audit::{Audit, Broken, Invariant};
 use super::dice::Dice;
 use super::gateway::Gateway;
 use super::rules::{Mutation, Rules};
-use super::store::{Call, Message, Owner, Store};
+use super::store::{Call, Message, Owner, Store, Written};
 use super::task::Phase;
 
 /// When a seed begins.

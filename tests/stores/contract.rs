@@ -167,7 +167,7 @@ pub async fn a_second_reservation_loses_to_the_first(store: Arc<dyn Store>) {
     reserve(&*store, 1, &first).await;
     let second = reservation(&*store, 2).await;
     let lost = store.write(&id(1), Expect::Absent, &second).await.unwrap();
-    assert_eq!(lost, Written::Lost(Some(first.clone())));
+    assert_eq!(lost, Written::Lost(Some(first.clone().into())));
     assert_eq!(load(&*store, 1).await, Some(first));
 }
 
@@ -175,7 +175,7 @@ pub async fn an_attempt_meets_its_own_reservation(store: Arc<dyn Store>) {
     let own = reservation(&*store, 1).await;
     reserve(&*store, 1, &own).await;
     let again = store.write(&id(1), Expect::Absent, &own).await.unwrap();
-    assert_eq!(again, Written::Lost(Some(own)));
+    assert_eq!(again, Written::Lost(Some(own.into())));
 }
 
 pub async fn a_fenced_write_replaces(store: Arc<dyn Store>) {
@@ -186,7 +186,7 @@ pub async fn a_fenced_write_replaces(store: Arc<dyn Store>) {
     assert_eq!(load(&*store, 1).await, Some(second.clone()));
     // The old fence has had its day.
     let stale = store.write(&id(1), Expect::Fence(first.fence), &first).await.unwrap();
-    assert_eq!(stale, Written::Lost(Some(second)));
+    assert_eq!(stale, Written::Lost(Some(second.into())));
 }
 
 pub async fn a_fenced_write_needs_the_very_fence(store: Arc<dyn Store>) {
@@ -195,7 +195,7 @@ pub async fn a_fenced_write_needs_the_very_fence(store: Arc<dyn Store>) {
     let next = Record { fence: fence(1, 6), number: 9, ..kept.clone() };
     for wrong in [fence(1, 4), fence(1, 6), fence(2, 5), fence(1, 0), fence(1, u32::MAX), fence(1, 5 + (1 << 16))] {
         let lost = store.write(&id(1), Expect::Fence(wrong), &next).await.unwrap();
-        assert_eq!(lost, Written::Lost(Some(kept.clone())), "{wrong:?}");
+        assert_eq!(lost, Written::Lost(Some(kept.clone().into())), "{wrong:?}");
     }
     assert_eq!(load(&*store, 1).await, Some(kept));
 }
@@ -205,7 +205,7 @@ pub async fn a_removal_needs_the_very_fence(store: Arc<dyn Store>) {
     reserve(&*store, 1, &kept).await;
     for wrong in [fence(1, 4), fence(1, 6), fence(2, 5), fence(0, 0)] {
         let lost = store.remove(&id(1), wrong).await.unwrap();
-        assert_eq!(lost, Written::Lost(Some(kept.clone())), "{wrong:?}");
+        assert_eq!(lost, Written::Lost(Some(kept.clone().into())), "{wrong:?}");
     }
     assert_eq!(load(&*store, 1).await, Some(kept));
 }
@@ -220,7 +220,7 @@ pub async fn a_removed_operation_is_free_again(store: Arc<dyn Store>) {
     reserve(&*store, 1, &second).await;
     // The first attempt cannot touch what the second has written.
     let lost = store.remove(&id(1), first.fence).await.unwrap();
-    assert_eq!(lost, Written::Lost(Some(second)));
+    assert_eq!(lost, Written::Lost(Some(second.into())));
 }
 
 pub async fn expires_by_its_own_time(store: Arc<dyn Store>) {
@@ -320,7 +320,7 @@ pub async fn bytes_come_back_as_they_were(store: Arc<dyn Store>) {
     reserve(&*store, 1, &record).await;
     assert_eq!(load(&*store, 1).await, Some(record.clone()));
     let lost = store.write(&id(1), Expect::Absent, &first).await.unwrap();
-    assert_eq!(lost, Written::Lost(Some(record)));
+    assert_eq!(lost, Written::Lost(Some(record.into())));
 }
 
 pub async fn a_large_record_comes_back(store: Arc<dyn Store>) {
@@ -425,7 +425,7 @@ pub async fn one_of_many_racers_wins(store: Arc<dyn Store>) {
     let (winners, losers): (Vec<_>, Vec<_>) = written.into_iter().partition(|(_, written)| *written == Written::Done);
     assert_eq!(winners.len(), 1);
     assert_eq!(winners[0].0, stored);
-    assert!(losers.iter().all(|(_, written)| *written == Written::Lost(Some(stored.clone()))));
+    assert!(losers.iter().all(|(_, written)| *written == Written::Lost(Some(stored.clone().into()))));
 }
 
 pub async fn one_wins_for_each_of_many_operations(store: Arc<dyn Store>) {
@@ -446,7 +446,7 @@ pub async fn one_wins_for_each_of_many_operations(store: Arc<dyn Store>) {
         let winners: Vec<_> = (0_u8..).zip(&answers).filter(|(_, written)| ***written == Written::Done).collect();
         assert_eq!(winners.len(), 1, "operation {number}");
         assert_eq!(fence(winners[0].0, 1), stored.fence);
-        let lost = Written::Lost(Some(stored));
+        let lost = Written::Lost(Some(stored.into()));
         assert_eq!(answers.iter().filter(|written| ***written == lost).count(), 7);
     }
 }
@@ -464,7 +464,7 @@ pub async fn one_of_many_settlers_wins(store: Arc<dyn Store>) {
     let winners: Vec<_> = written.iter().filter(|(_, written)| *written == Written::Done).collect();
     assert_eq!(winners.len(), 1);
     assert_eq!(winners[0].0, stored.number);
-    let lost = Written::Lost(Some(stored));
+    let lost = Written::Lost(Some(stored.into()));
     assert_eq!(written.iter().filter(|(_, written)| *written == lost).count(), 31);
 }
 
@@ -479,7 +479,7 @@ pub async fn a_write_that_nobody_waits_for_does_no_harm(store: Arc<dyn Store>) {
         let next = reservation(&*store, 2).await;
         match store.write(&key, Expect::Absent, &next).await.unwrap() {
             Written::Done => assert_eq!(load(&*store, number).await, Some(next)),
-            Written::Lost(found) => assert_eq!(found, Some(left.clone())),
+            Written::Lost(found) => assert_eq!(found, Some(left.clone().into())),
         }
     }
 }

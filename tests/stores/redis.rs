@@ -337,7 +337,7 @@ async fn an_attempt_whose_reply_was_lost_meets_its_own_reservation() {
     assert_eq!(Codec::default().decode(&id(1), &stored).as_ref(), Ok(&record), "it was carried out");
     proxy.set(Weather::Fair);
     let again = store.write(&id(1), Expect::Absent, &record).await.unwrap();
-    assert_eq!(again, Written::Lost(Some(record)));
+    assert_eq!(again, Written::Lost(Some(record.into())));
 }
 
 #[tokio::test]
@@ -348,13 +348,13 @@ async fn a_connection_cut_before_the_reply_is_replaced_within_the_call() {
     let record = reservation(&store, 1).await;
     proxy.set(Weather::CutNextReply);
     let written = store.write(&id(1), Expect::Absent, &record).await.unwrap();
-    assert_eq!(written, Written::Lost(Some(record.clone())), "the first sending was carried out");
+    assert_eq!(written, Written::Lost(Some(record.clone().into())), "the first sending was carried out");
     let known = renewed(&record);
     assert_eq!(store.write(&id(1), Expect::Fence(record.fence), &known).await.unwrap(), Written::Done);
     proxy.set(Weather::CutNextReply);
     let next = renewed(&known);
     let written = store.write(&id(1), Expect::Fence(known.fence), &next).await.unwrap();
-    assert_eq!(written, Written::Lost(Some(next)));
+    assert_eq!(written, Written::Lost(Some(next.into())));
     assert_eq!(proxy.connections(), 3);
 }
 
@@ -380,5 +380,5 @@ async fn a_large_answer_goes_through_the_scripts_whole() {
     let done = completed(&record, recorded);
     assert_eq!(store.write(&id(1), Expect::Fence(record.fence), &done).await.unwrap(), Written::Done);
     let stale = store.remove(&id(1), record.fence).await.unwrap();
-    assert_eq!(stale, Written::Lost(Some(done)));
+    assert_eq!(stale, Written::Lost(Some(done.into())));
 }

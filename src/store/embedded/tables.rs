@@ -119,7 +119,7 @@ fn refusal(
         Ok(found) => found,
         Err(damage) => return Ok(Some(Err(damage))),
     };
-    Ok((!found.meets(change.expect)).then(|| found.record(codec, &change.id).map(Written::Lost)))
+    Ok((!found.meets(change.expect)).then(|| found.record(codec, &change.id).map(Written::lost)))
 }
 
 /// The high-water mark of the store's time, if the database has the layout that this version knows.

@@ -64,10 +64,10 @@ async fn what_was_written_is_there_after_a_restart() {
     for byte in 1..=3 {
         assert_eq!(put(&journal, byte, Expect::Absent, &claim(byte)).await, Written::Done);
     }
-    assert_eq!(put(&journal, 1, Expect::Absent, &claim(9)).await, Written::Lost(Some(claim(1))));
+    assert_eq!(put(&journal, 1, Expect::Absent, &claim(9)).await, Written::Lost(Some(claim(1).into())));
     assert_eq!(put(&journal, 4, Expect::Fence(claim(4).fence), &claim(4)).await, Written::Lost(None));
     assert_eq!(put(&journal, 2, Expect::Fence(claim(2).fence), &completed(&claim(2))).await, Written::Done);
-    assert_eq!(journal.forget(&id(3), claim(8).fence), Written::Lost(Some(claim(3))));
+    assert_eq!(journal.forget(&id(3), claim(8).fence), Written::Lost(Some(claim(3).into())));
     assert_eq!(journal.forget(&id(3), claim(3).fence), Written::Done);
     drop(journal);
     let journal = open(&path);
