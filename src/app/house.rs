@@ -29,6 +29,8 @@ const MAKE_UP: Duration = Duration::from_millis(250);
 const PROBE: Duration = Duration::from_millis(100);
 /// How often a service manager's gateway that waits for its store asks for it.
 const ASK: Duration = Duration::from_millis(250);
+/// How long the house leaves the cores to those that wait for a first answer, before it begins.
+const FIRST_COME: Duration = Duration::from_millis(5);
 /// A sweep rests this many times as long as its last page took, so that it never takes more than a small share.
 const REST: u32 = 9;
 
@@ -38,7 +40,17 @@ pub(super) fn bind(at: SocketAddr) -> Result<Listener, StartError> {
     server::bind(at, 1, false).map_err(failed)?.pop().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
-pub(super) async fn run(parts: Parts, store: Arc<dyn Store>, listener: Option<Listener>, workers: Vec<Pulse>) {
+/// What the house is given to look after.
+pub(super) struct Work {
+    pub(super) parts: Parts,
+    pub(super) operators: Option<Listener>,
+    pub(super) workers: Vec<Pulse>,
+}
+
+/// Looks after it all until the gateway has stopped.
+pub(super) async fn run(work: Work, store: Arc<dyn Store>) {
+    let Work { parts, operators: listener, workers } = work;
+    tokio::time::sleep(FIRST_COME).await;
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let operators = async {
         match listener {

@@ -2,6 +2,7 @@
 
 mod backup;
 mod changes;
+mod crew;
 mod demo;
 mod house;
 mod jwks;
@@ -36,6 +37,7 @@ use crate::store::{self, OpenError, Opened};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::{LinesLost, Logs, Metrics};
 use crate::tls;
+use crew::Asking;
 use reload::Source;
 use state::{Live, State};
 use systemd::{Inherited, Pulse, Service};
@@ -87,8 +89,8 @@ pub enum Ended {
 /// A gateway that runs.
 struct Running {
     parts: Parts,
-    workers: Vec<JoinHandle<()>>,
-    house: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    house: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// What every thread of the gateway is built from.
@@ -175,20 +177,26 @@ impl Running {
     fn start(settings: Settings, lines_lost: LinesLost, inherited: Inherited) -> Result<Self, StartError> {
         raise_descriptor_limit();
         spare_memory();
-        let parts = Parts::new(settings, lines_lost)?;
+        let clock = Clock::system();
+        let store = Arc::new(store::open(&settings.store, &clock)?);
+        // The answer takes as long as all the rest.
+        let asking = Asking::begin(&store)?;
+        let parts = Parts::new(settings, store, clock, lines_lost)?;
+        // Not before: on few cores they would hold up both.
+        let workers = crew::workers(&parts.store, parts.live.now().settings.server.workers)?;
+        let house = asking.end()?;
         let (clients, operators) = parts.listeners(inherited)?;
         let address = clients[0].local_addr().map_err(StartError::Thread)?;
         let admin = operators.as_ref().map(Listener::local_addr).transpose().map_err(StartError::Thread)?;
         let mut running = Self { parts, workers: Vec::new(), house: None };
         let mut pulses = Vec::new();
-        for (index, listener) in clients.into_iter().enumerate() {
+        for (worker, listener) in workers.into_iter().zip(clients) {
             let (parts, pulse) = (running.parts.clone(), Pulse::default());
             pulses.push(pulse.clone());
-            let store = parts.store.for_worker();
-            running.workers.push(spawn("oncegate-worker", worker::run(parts, index, store, listener, pulse))?);
+            running.workers.push(worker.set_to(worker::Work { parts, listener, pulse })?);
         }
-        let (parts, store) = (running.parts.clone(), running.parts.store.for_worker());
-        running.house = Some(spawn("oncegate-house", house::run(parts, store, operators, pulses))?);
+        let parts = running.parts.clone();
+        running.house = Some(house.set_to(house::Work { parts, operators, workers: pulses })?);
         running.parts.note_configuration();
         tracing::info!(%address, admin = admin.map(tracing::field::display), "listening");
         Ok(running)
@@ -253,63 +261,36 @@ impl Drop for Running {
     }
 }
 
-fn spawn(name: &str, work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    let runtime = runtime().map_err(StartError::Thread)?;
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(work));
-    thread.map_err(StartError::Thread)
-}
-
-fn join(thread: JoinHandle<()>) {
+fn join(thread: JoinHandle<io::Result<()>>) {
     if thread.join().is_err() {
         tracing::error!("a thread ended by a panic");
     }
 }
 
 impl Parts {
-    fn new(settings: Settings, lines_lost: LinesLost) -> Result<Self, StartError> {
-        let clock = Clock::system();
+    /// What workers share, and the first configuration in force.
+    fn new(settings: Settings, store: Arc<Opened>, clock: Clock, lines_lost: LinesLost) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
         let closing = Closing::default();
         let access = Arc::new(AccessLog::new(settings.server.workers, Arc::clone(&metrics)));
-        let store = store::open(&settings.store, &clock)?;
-        let (shared, state) = std::thread::scope(|scope| {
-            // Its answer takes as long as all the rest.
-            let asked = std::thread::Builder::new().spawn_scoped(scope, || ask(&store)).map_err(StartError::Thread)?;
-            let built = Self::build(settings, &store, &metrics, &access, &closing, clock);
-            asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            built
-        })?;
+        if let Some(settings) = settings.access_log.clone() {
+            access.turn(settings.open().map_err(StartError::AccessLog)?).map_err(StartError::Thread)?;
+        }
+        let filter = Filter::new(settings.filter, clock.clone())?;
+        let kept = settings.store.journal.as_ref();
+        let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(&metrics))).transpose()?;
+        let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(&metrics), clock);
+        let state = State::new(settings, metrics, Arc::clone(&access), closing.clone(), shared.tasks.clone())?;
         Ok(Self {
             arbiter: Arc::new(shared),
             live: Arc::new(Live::new(state)),
-            store: Arc::new(store),
+            store,
             service: Arc::default(),
             lines_lost,
             access,
             closing,
             end: CancellationToken::new(),
         })
-    }
-
-    /// What workers share, and the first configuration in force.
-    fn build(
-        settings: Settings,
-        store: &Opened,
-        metrics: &Arc<Metrics>,
-        access: &Arc<AccessLog>,
-        closing: &Closing,
-        clock: Clock,
-    ) -> Result<(arbiter::Shared, State), StartError> {
-        if let Some(settings) = settings.access_log.clone() {
-            access.turn(settings.open().map_err(StartError::AccessLog)?).map_err(StartError::Thread)?;
-        }
-        let filter = Filter::new(settings.filter, clock.clone())?;
-        let kept = settings.store.journal.as_ref();
-        let journal = kept.map(|kept| store.journal(kept, clock.clone(), Arc::clone(metrics))).transpose()?;
-        let shared = arbiter::Shared::new(settings.arbiter, filter, journal, Arc::clone(metrics), clock);
-        let tasks = shared.tasks.clone();
-        let state = State::new(settings, Arc::clone(metrics), Arc::clone(access), closing.clone(), tasks)?;
-        Ok((shared, state))
     }
 
     /// Clients' listeners, one for each worker, and the operators'. A socket that the process was started with goes
@@ -347,12 +328,6 @@ impl Parts {
         self.closing.begun.cancelled().await;
         tokio::time::sleep(self.live.now().settings.server.drain.timeout).await;
     }
-}
-
-/// Whether the store may be used, as far as it says so now.
-fn ask(store: &Opened) -> Result<(), StartError> {
-    let refusal = runtime().map_err(StartError::Thread)?.block_on(store.refusal());
-    refusal.map_or(Ok(()), |reason| Err(StartError::Refused(reason)))
 }
 
 /// A runtime for one thread, which tells the clock when that rests.

@@ -43,16 +43,23 @@ impl Door {
     }
 }
 
+/// What a worker is given to do.
+pub(super) struct Work {
+    pub(super) parts: Parts,
+    pub(super) listener: Listener,
+    pub(super) pulse: Pulse,
+}
+
 /// Serves until the gateway stops and everything under way has ended, or `drain_timeout` has passed.
-pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, listener: Listener, pulse: Pulse) {
-    let arbiter = Arc::new(Arbiter::new(Arc::clone(&store), Arc::clone(&parts.arbiter)));
+pub(super) async fn run(work: Work, index: usize, store: Arc<dyn Store>) {
+    let Work { parts, listener, pulse } = work;
+    let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let gateway = Gateway::new(Arc::clone(&parts.live.now().gateway), arbiter, index);
     let metronome = Arc::new(Metronome::default());
     let door = Arc::new(Door { live: Arc::clone(&parts.live), gateway: ArcSwap::from_pointee(gateway) });
     let serving = async {
         tokio::select! {
             () = serve(&parts, &door, &metronome, listener) => {}
-            () = meet(&*store) => {}
             () = door.follow() => {}
             () = metronome.beat() => {}
             () = pulse.beat() => {}
@@ -73,13 +80,6 @@ pub(super) async fn run(parts: Parts, index: usize, store: Arc<dyn Store>, liste
         tokio::select! { () = serving => {}, () = parts.arbiter.tasks.wait() => {} }
     })
     .await;
-}
-
-/// Has a way to the store before the first request needs one, and rests then. Whoever needs the store says what is wrong
-/// with it.
-async fn meet(store: &dyn Store) {
-    let _ = store.time().await;
-    std::future::pending::<()>().await;
 }
 
 async fn serve(parts: &Parts, door: &Arc<Door>, metronome: &Arc<Metronome>, listener: Listener) {

@@ -109,10 +109,10 @@ impl Opened {
     }
 
     /// Why the store must not be used, if it says so already. One that does not answer yet is refused by its workers'
-    /// lines later, call by call.
+    /// lines later, call by call. For the background, whose line this is.
     pub async fn refusal(&self) -> Option<String> {
         let Lines::Redis(line, told) = &self.lines else { return None };
-        match line.sibling().check().await {
+        match line.check().await {
             Ok(condition) => {
                 let refusal = condition.refusal();
                 tell(told, condition);

@@ -34,8 +34,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// How many lines may wait for standard error. There is room for all of them from the start.
-const WAITING: usize = 8192;
+/// How many lines may wait for standard error. There is room for all of them from the start, and making it takes time.
+const WAITING: usize = 2048;
 
 /// Keeps the log writer alive; dropping it writes out what is left.
 pub struct Logs {

@@ -36,8 +36,11 @@ fn start(upstream: &ScriptedUpstream, guard: &str) -> Gateway {
     Gateway::start(&yaml(upstream, guard, "store: { kind: memory }"))
 }
 
+/// Its first pass through the store is over: that one asks about every doubt it meets, whoever has noticed it.
 fn gateway(upstream: &ScriptedUpstream, probe: &str) -> Gateway {
-    start(upstream, &guard(probe))
+    let gateway = start(upstream, &guard(probe));
+    gateway.wait_for_metric("oncegate_store_seconds_count{op=\"list\"}", 1.0);
+    gateway
 }
 
 fn order(key: &str) -> Call {
