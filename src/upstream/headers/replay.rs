@@ -51,18 +51,14 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
 /// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
 ///
 /// What was said to the pages of one origin is repeated to no other: `origin` is the one that this request came from.
-pub fn replayed(
-    recorded: Vec<(Bytes, Bytes)>,
-    allow: &[HeaderName],
-    origin: Option<&HeaderValue>,
-) -> Option<HeaderMap> {
+pub fn replayed(recorded: &[(Bytes, Bytes)], allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<HeaderMap> {
     let first = recorded.iter().find(|(name, _)| name == RECORDED_ORIGIN).map(|(_, value)| value.clone());
     let same = first.is_some() && first.as_deref() == origin.map(HeaderValue::as_bytes);
     let mut headers = HeaderMap::with_capacity(recorded.len() + 4);
-    for (name, value) in recorded.into_iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
-        let name = heads::name(&name)?;
+    for (name, value) in recorded.iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
+        let name = heads::name(name)?;
         if same || !is_to_pages(&name) || allow.contains(&name) {
-            headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
+            headers.append(name, HeaderValue::from_maybe_shared(value.clone()).ok()?);
         }
     }
     if first.is_some() {
