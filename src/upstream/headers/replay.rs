@@ -25,9 +25,12 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
     let connection = if headers.contains_key(CONNECTION) { Kinds::CONNECTION } else { Kinds::default() };
     let ends = fields::Ends::of(headers, connection);
     let stays = |name: &HeaderName| {
+        let passing = is_passing(name) || (origin.is_none() && is_to_pages(name));
+        if *name == CONTENT_LENGTH || passing && !allow.contains(name) {
+            return false;
+        }
         let kind = Kinds::one(name);
-        let ours = ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)) || *name == CONTENT_LENGTH;
-        !ours && (!(is_passing(name) || (origin.is_none() && is_to_pages(name))) || allow.contains(name))
+        !(ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)))
     };
     let staying: Vec<_> = headers.iter().filter(|(name, _)| stays(name)).collect();
     // They share one piece of memory.
