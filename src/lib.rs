@@ -17,6 +17,7 @@
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
 //! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
+//! - [`boxed`] makes big futures where they stay.
 
 pub mod cli;
 
@@ -48,3 +49,5 @@ pub mod clock;
 pub mod machine;
 
 pub mod telemetry;
+
+pub mod boxed;

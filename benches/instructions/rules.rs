@@ -1,6 +1,7 @@
 //! The rules by themselves: a claim, a duplicate, a settlement.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gungraun::{library_benchmark, library_benchmark_group};
@@ -68,16 +69,16 @@ fn admit_first(case: Case) -> (Case, Admission) {
     (case, black_box(admission))
 }
 
-fn known(route: &str) -> (Case, Record) {
+fn known(route: &str) -> (Case, Arc<Record>) {
     let case = case(route);
     assert!(matches!(case.completed().state, State::Completed { .. }));
-    let record = case.completed();
+    let record = Arc::new(case.completed());
     (case, record)
 }
 
 #[library_benchmark]
 #[bench::replay(args = ("create-order",), setup = known, config = at_most(1_170))]
-fn admit_again((case, record): (Case, Record)) -> (Case, Record, Admission) {
+fn admit_again((case, record): (Case, Arc<Record>)) -> (Case, Arc<Record>, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))
 }

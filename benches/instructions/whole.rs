@@ -140,7 +140,7 @@ fn serve(settings: &Settings) -> String {
     let gateway = Arc::new(Gateway::new(Arc::new(gateway), arbiter, 0));
     listen(settings, metrics, move |request, client| {
         let gateway = Arc::clone(&gateway);
-        async move { gateway.handle(request, &client).await }
+        gateway.handle(request, client)
     })
 }
 

@@ -10,6 +10,7 @@ use super::state::Live;
 use super::systemd::Pulse;
 use super::{LAST_WRITES, Parts};
 use crate::arbiter::Arbiter;
+use crate::boxed::in_box;
 use crate::gateway::Gateway;
 use crate::server::{self, Listener};
 use crate::store::Store;
@@ -87,8 +88,8 @@ async fn serve(parts: &Parts, door: &Arc<Door>, metronome: &Arc<Metronome>, list
     let handle = move |request: Request<Inbound>, client: Arc<Client>| {
         metronome.hear();
         let gateway = door.now();
-        // Boxed where it is made: what serves the connection moves it several times until it runs.
-        Box::pin(async move { gateway.handle(request, &client).await })
+        // Boxed: what serves the connection has no room for it of its own.
+        in_box(|| gateway.handle(request, client))
     };
     let doorway = || Arc::clone(&parts.live.now().doorway);
     if let Err(error) = server::serve(listener, doorway, handle).await {

@@ -79,7 +79,7 @@ impl Arbiter {
         let shared = self.shared();
         let now = shared.clock.now();
         let kept = shared.cache.keeps(id).filter(|kept| is_outcome_of(kept, known, now));
-        recall(kept.as_ref().unwrap_or(known), running.then_some(policy.lease), policy.doubt_retention, now)
+        recall(kept.as_deref().unwrap_or(known), running.then_some(policy.lease), policy.doubt_retention, now)
     }
 
     /// A record that the store had lost stands in it again.

@@ -1,6 +1,5 @@
 //! Completed records in this gateway's memory. A stale entry can repeat an answer; it can never run anything.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,32 +13,22 @@ use crate::machine::{Answer, OperationId, Record, State, Time};
 const TRUST: Duration = Duration::from_mins(1);
 /// What a record without an answer weighs, in bytes: itself, its place in the cache's tables, which are never quite full,
 /// and what the allocator adds to an entry, a list of fields and a buffer.
-const BASE_WEIGHT: usize = size_of::<Entry>() + 2 * size_of::<(OperationId, Arc<Entry>)>() + 96;
+const BASE_WEIGHT: usize = size_of::<Record>() + 2 * size_of::<(OperationId, Entry)>() + 96;
 
 /// Completed records, bounded by bytes. With a size of zero it holds nothing.
-pub struct ReplayCache(Option<Cache<OperationId, Arc<Entry>, ByBytes>>);
+pub struct ReplayCache(Option<Cache<OperationId, Entry, ByBytes>>);
 
+#[derive(Clone)]
 struct Entry {
-    record: Record,
+    record: Arc<Record>,
     checked: Time,
-}
-
-/// A record that is kept, whatever becomes of its place meanwhile.
-pub struct Kept(Arc<Entry>);
-
-impl Deref for Kept {
-    type Target = Record;
-
-    fn deref(&self) -> &Record {
-        &self.0.record
-    }
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<OperationId, Arc<Entry>> for ByBytes {
-    fn weight(&self, _: &OperationId, entry: &Arc<Entry>) -> u64 {
+impl Weighter<OperationId, Entry> for ByBytes {
+    fn weight(&self, _: &OperationId, entry: &Entry) -> u64 {
         u64::try_from(weight(&entry.record)).unwrap_or(u64::MAX)
     }
 }
@@ -61,22 +50,22 @@ impl ReplayCache {
     }
 
     /// The record, while it lives and the store was asked for it not long ago.
-    pub fn get(&self, id: &OperationId, now: Time) -> Option<Kept> {
+    pub fn get(&self, id: &OperationId, now: Time) -> Option<Arc<Record>> {
         let entry = self.0.as_ref()?.get(id)?;
         let fresh = now < entry.record.expires && now.since(entry.checked) < TRUST;
-        fresh.then_some(Kept(entry))
+        fresh.then_some(entry.record)
     }
 
     /// The record, however long ago the store was asked for it: for a store that has lost it.
-    pub(super) fn keeps(&self, id: &OperationId) -> Option<Record> {
-        Some(self.0.as_ref()?.get(id)?.record.clone())
+    pub(super) fn keeps(&self, id: &OperationId) -> Option<Arc<Record>> {
+        Some(self.0.as_ref()?.get(id)?.record)
     }
 
     /// Takes over a completed record that the store has just confirmed; anything else is refused. Its answer is in a
     /// buffer of its own, as settling and stores make it: else an entry would hold more than it weighs.
-    pub fn insert(&self, id: OperationId, record: Record, now: Time) {
+    pub fn insert(&self, id: OperationId, record: Arc<Record>, now: Time) {
         if let (Some(cache), State::Completed { .. }) = (&self.0, &record.state) {
-            cache.insert(id, Arc::new(Entry { record, checked: now }));
+            cache.insert(id, Entry { record, checked: now });
         }
     }
 
@@ -112,9 +101,9 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out_until_it_is_old() {
         let cache = ReplayCache::new(1 << 20);
-        let (id, record) = (OperationId([7; 32]), completed(Bytes::from("answer")));
-        cache.insert(id, record.clone(), Time(0));
-        assert_eq!(cache.get(&id, Time(59_999)).as_deref(), Some(&record));
+        let (id, record) = (OperationId([7; 32]), Arc::new(completed(Bytes::from("answer"))));
+        cache.insert(id, Arc::clone(&record), Time(0));
+        assert_eq!(cache.get(&id, Time(59_999)), Some(Arc::clone(&record)));
         assert_eq!(cache.get(&id, Time(60_000)).as_deref(), None, "the store has to be asked again");
         cache.insert(id, record, Time(99_999_000));
         assert_eq!(cache.get(&id, Time(100_000_000)).as_deref(), None, "expired");
@@ -137,12 +126,12 @@ mod tests {
     fn nothing_is_kept_beyond_the_bytes_allowed_and_nothing_at_all_at_zero() {
         let cache = ReplayCache::new(64 * 1024);
         for index in 0..=255 {
-            cache.insert(OperationId([index; 32]), completed(Bytes::from(vec![b'x'; 1000])), Time(0));
+            cache.insert(OperationId([index; 32]), Arc::new(completed(Bytes::from(vec![b'x'; 1000]))), Time(0));
         }
         let kept = (0..=255).filter(|index| cache.get(&OperationId([*index; 32]), Time(1)).is_some()).count();
         assert!((1..=64).contains(&kept), "{kept} entries of over 1,000 bytes in 64 KiB");
         let none = ReplayCache::new(0);
-        none.insert(OperationId([7; 32]), completed(Bytes::new()), Time(0));
+        none.insert(OperationId([7; 32]), Arc::new(completed(Bytes::new())), Time(0));
         assert_eq!(none.get(&OperationId([7; 32]), Time(1)).as_deref(), None);
     }
 }

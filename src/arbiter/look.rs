@@ -1,6 +1,8 @@
 //! Looking without acting, for clients who ask what became of their operations. Nothing is written but that a lease has
 //! ended unheard of, as every request that meets the record would write it.
 
+use std::sync::Arc;
+
 use super::doubts::Beside;
 use super::{Arbiter, ROUNDS};
 use crate::machine::{Inquiry, Policy, Record, Sight, State, Time, look};
@@ -24,11 +26,11 @@ impl Arbiter {
     pub async fn look(&self, inquiry: &Inquiry, policy: &Policy) -> Result<Sight, StoreError> {
         let (shared, id) = (self.shared(), &inquiry.operation);
         self.time().await?;
-        let mut found = shared.cache.get(id, shared.clock.now()).map(|kept| kept.clone());
+        let mut found = shared.cache.get(id, shared.clock.now()).map(Arc::unwrap_or_clone);
         if found.is_none() {
             found = self.timed(StoreOp::Load, self.store().load(id)).await?;
             if let Some(record) = found.as_ref().filter(|record| matches!(record.state, State::Completed { .. })) {
-                self.remember_completed(id, record.clone(), shared.clock.now());
+                self.remember_completed(id, Arc::new(record.clone()), shared.clock.now());
             }
         }
         if found.is_none() {

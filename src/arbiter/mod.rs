@@ -67,7 +67,13 @@ pub struct Arbiter {
 enum Round {
     Told(Admitted),
     /// It has moved on: this is what is there.
-    Again(Option<Record>),
+    Again(Option<Arc<Record>>),
+}
+
+impl Round {
+    fn again(newer: Option<Record>) -> Self {
+        Self::Again(newer.map(Arc::new))
+    }
 }
 
 /// What a request was told.
@@ -138,15 +144,18 @@ impl Arbiter {
             // Leases and expiries are told in the store's time, never in this machine's.
             self.store.time().await?;
         }
-        let perhaps_seen = self.ask_filter(id);
-        let mut found = None;
-        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
+        let (mut perhaps_seen, mut found) = (false, None);
+        // Before the filter: what that knows it finds by many looks, and the cache by one.
+        if let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
             match self.slid(id, duplicate, terms).await {
                 Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
                 Met::Moved(newer) => found = self.catch_up(id, newer).await?,
             }
-        } else if perhaps_seen || self.shared.lines.runs_here(id) {
-            found = self.seen_before(id).await?;
+        } else {
+            perhaps_seen = self.ask_filter(id);
+            if perhaps_seen || self.shared.lines.runs_here(id) {
+                found = self.seen_before(id).await?;
+            }
         }
         // Of a further attempt over a doubt the filter was right.
         let presumed = perhaps_seen && found.is_none();
@@ -167,7 +176,7 @@ impl Arbiter {
     /// Asks the rules, does what they say, once.
     async fn round(
         self: &Arc<Self>,
-        found: Option<&Record>,
+        found: Option<&Arc<Record>>,
         arrival: &Arrival,
         terms: &Terms,
         attempt: AttemptId,
@@ -177,7 +186,7 @@ impl Arbiter {
         if let Some(found) = found.filter(|found| found.beside.is_some())
             && let Beside::Over(newer) = Box::pin(self.look_beside(id, found, &terms.policy)).await
         {
-            return Ok(Round::Again(newer));
+            return Ok(Round::again(newer));
         }
         Ok(match admit(found, arrival, &terms.policy, attempt, now) {
             Admission::Own(record) => {
@@ -186,7 +195,7 @@ impl Arbiter {
                 let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
                 match self.stands(id, expect, &record, &terms.policy, pending, now).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
-                    Written::Lost(newer) => Round::Again(newer),
+                    Written::Lost(newer) => Round::again(newer),
                 }
             }
             Admission::Duplicate(duplicate) => {
@@ -198,12 +207,12 @@ impl Arbiter {
             }
             Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy, now).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),
-                Written::Lost(newer) => Round::Again(newer),
+                Written::Lost(newer) => Round::again(newer),
             },
-            Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
+            Admission::Lapse { expect, record } => Round::again(self.write_lapse(id, expect, record).await?),
             Admission::Untimely(untimely) => match Box::pin(self.what_is_known(id, &terms.policy)).await? {
                 None => Round::Told(Admitted::Untimely(untimely)),
-                known => Round::Again(known),
+                known => Round::again(known),
             },
         })
     }
@@ -212,8 +221,8 @@ impl Arbiter {
     /// claims brings a record with it, and with that the digest of the canonical request. It is judged like what a lost
     /// claim has come back with; so it is no matter how old it is by then, since whatever is written over it is
     /// conditional on it. Nothing there, a claim follows.
-    async fn seen_before(&self, id: &OperationId) -> Result<Option<Record>, StoreError> {
-        let found = self.timed(StoreOp::Load, self.store.load(id)).await?;
+    async fn seen_before(&self, id: &OperationId) -> Result<Option<Arc<Record>>, StoreError> {
+        let found = self.timed(StoreOp::Load, self.store.load(id)).await?.map(Arc::new);
         if self.shared.unconfirmed.is_empty() && self.shared.outcomes.is_empty() {
             // Nothing to know better by.
             return Ok(found);
@@ -275,11 +284,11 @@ impl Arbiter {
 
     /// What the store holds when this gateway knows better than `found`: a claim of its own that nobody acted on is
     /// withdrawn, an outcome that still waits is written.
-    async fn catch_up(&self, id: &OperationId, found: Option<Record>) -> Result<Option<Record>, StoreError> {
+    async fn catch_up(&self, id: &OperationId, found: Option<Arc<Record>>) -> Result<Option<Arc<Record>>, StoreError> {
         let Some(record) = &found else { return Ok(found) };
         let (unconfirmed, outcomes) = (&self.shared.unconfirmed, &self.shared.outcomes);
         if unconfirmed.withdraw_met(self, id, record).await? || outcomes.write_met(self, id, record).await? {
-            return self.timed(StoreOp::Load, self.store.load(id)).await;
+            return Ok(self.timed(StoreOp::Load, self.store.load(id)).await?.map(Arc::new));
         }
         Ok(found)
     }
@@ -290,11 +299,11 @@ impl Arbiter {
 
     fn remember(&self, id: &OperationId, duplicate: &Duplicate) {
         if let Duplicate::Completed(record) | Duplicate::Stranger(record) = duplicate {
-            self.remember_completed(id, record.clone(), self.shared.clock.now_lately());
+            self.remember_completed(id, Arc::clone(record), self.shared.clock.now_lately());
         }
     }
 
-    fn remember_completed(&self, id: &OperationId, record: Record, now: Time) {
+    fn remember_completed(&self, id: &OperationId, record: Arc<Record>, now: Time) {
         self.shared.filter.insert(id);
         self.shared.cache.insert(*id, record, now);
     }

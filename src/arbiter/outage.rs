@@ -50,7 +50,7 @@ impl Arbiter {
         let Some(journalled) = self.journalled.as_ref().filter(|_| self.is_kept(&arrival.operation)) else {
             return Ok(None);
         };
-        let mut found = journalled.store().load(&arrival.operation).await?;
+        let mut found = journalled.store().load(&arrival.operation).await?.map(Arc::new);
         for _ in 0..ROUNDS {
             // Handed over since: then the store decides, and nothing begins here.
             let Some(record) = &found else { return Ok(None) };
@@ -116,7 +116,7 @@ impl Arbiter {
     async fn hand_over_one(&self, journal: &Journal, id: &OperationId, record: &Record) -> Result<(), StoreError> {
         let mut found = None;
         for _ in 0..ROUNDS {
-            match hand_over(record, found.as_ref(), self.shared().clock.now()) {
+            match hand_over(record, found.as_deref(), self.shared().clock.now()) {
                 HandOver::Wait => return Ok(()),
                 HandOver::Done => {
                     let _ = journal.forget(id, record.fence);
@@ -131,7 +131,7 @@ impl Arbiter {
                             return Ok(());
                         }
                         // A claim of this gateway's own that got stuck, perhaps: then it is withdrawn.
-                        Ok(Written::Lost(newer)) => found = self.catch_up(id, newer).await?,
+                        Ok(Written::Lost(newer)) => found = self.catch_up(id, newer.map(Arc::new)).await?,
                         // What is there is no record of ours, and must not keep the others waiting.
                         Err(StoreError::Unreadable(_)) => return Ok(()),
                         Err(error) => return Err(error),

@@ -144,7 +144,9 @@ impl Permit {
     ///
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
-    pub async fn settle(mut self, ending: Ending) -> Result<Settled, Unsettled> {
+    ///
+    /// No `async fn`, which would have both of them twice.
+    pub fn settle(mut self, ending: Ending) -> impl Future<Output = Result<Settled, Unsettled>> + Send {
         if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
             self.terms.route.attempt_took(Clock::lately().saturating_duration_since(begun));
         }
@@ -152,9 +154,11 @@ impl Permit {
             None => ending,
             Some(beside) => ending_of_both(ending, [self.number(), beside.record.number]),
         };
-        match self.try_settle(&ending).await {
-            Ok(settled) => Ok(settled),
-            Err(error) => Err(Unsettled { permit: self, ending, error }),
+        async move {
+            match self.try_settle(&ending).await {
+                Ok(settled) => Ok(settled),
+                Err(error) => Err(Unsettled { permit: self, ending, error }),
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The verb *settle*, carried out: the rules are asked, the store does what they say, this gateway keeps it in mind.
 
+use std::sync::Arc;
+
 use super::Arbiter;
 use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, Settling, settle};
 use crate::store::{StoreError, Written};
@@ -79,7 +81,7 @@ pub(super) async fn settle_once(
             arbiter.keep_in_mind(id, attempt, settled, record.as_ref());
             if let (Settled::Kept(_), Some(record)) = (settled, record) {
                 // Confirmed just now, which is later: no entry is believed for longer than it may be.
-                arbiter.remember_completed(id, record, now);
+                arbiter.remember_completed(id, Arc::new(record), now);
             }
             Ok(Step::Settled(settled))
         }

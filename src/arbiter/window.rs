@@ -1,6 +1,8 @@
 //! Windows that slide: a duplicate that is told of an outcome has it remembered for longer. Whether it does is decided by
 //! the rules; what it is told does not wait for a store that is away.
 
+use std::sync::Arc;
+
 use super::{Arbiter, Terms};
 use crate::machine::{Duplicate, Expect, OperationId, Record, slide};
 use crate::store::Written;
@@ -11,7 +13,7 @@ pub(super) enum Met {
     /// It is told this.
     Told(Duplicate),
     /// The outcome is not there any more as it was found: this is what is there.
-    Moved(Option<Record>),
+    Moved(Option<Arc<Record>>),
 }
 
 impl Arbiter {
@@ -23,10 +25,11 @@ impl Arbiter {
         match self.timed(StoreOp::Renew, self.store().write(id, Expect::Fence(found.fence), &later)).await {
             Ok(Written::Done) => {
                 shared.dispatched.stays(id, later.fence.attempt, later.expires);
-                self.remember_completed(id, later.clone(), shared.clock.now_lately());
+                let later = Arc::new(later);
+                self.remember_completed(id, Arc::clone(&later), shared.clock.now_lately());
                 Met::Told(Duplicate::Completed(later))
             }
-            Ok(Written::Lost(newer)) => Met::Moved(newer),
+            Ok(Written::Lost(newer)) => Met::Moved(newer.map(Arc::new)),
             Err(error) => {
                 // It is told of the end that holds: that it is refused or replayed honours the window all the same.
                 tracing::debug!(operation = %id.short(), %error, "a window's end was not moved");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Request, Response, response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -14,18 +13,19 @@ use tokio::sync::mpsc;
 use super::asker::Asker;
 use super::attended::Pipe;
 use super::body::{Body, Gathered, Piece, count};
+use super::exchange::{Exchange, Head, ending};
 use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
 use super::settings::{Guard, SafeMethods};
 use super::word::hear;
 use super::{again, marks, reads};
 use crate::arbiter::{Permit, Renewal};
+use crate::boxed::in_box;
 use crate::clock::Clock;
-use crate::machine::{Answer, Cause, Ending, Judgement, OperationId, Recorded, Said, Settled, Word};
+use crate::machine::{Ending, Judgement, OperationId, Settled, Word};
 use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
 use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 use crate::wire::Lent;
-use crate::wire::heads::Spelling;
 
 /// Pieces of a streamed answer that wait for a slow client.
 const PIPE: usize = 4;
@@ -59,113 +59,57 @@ pub(super) struct Attempt {
 /// What the client gets.
 pub(super) type Delivery = Result<Response<Body>, Problem>;
 
-/// How the exchange with the upstream ended.
-enum Exchange {
-    /// A whole answer, within the route's limit, and what it holds of the gateway's budget.
-    Whole { head: response::Parts, spelling: Option<Spelling>, word: Word, body: Bytes, hold: Arc<Hold> },
-    /// A whole answer over the limit. All of it was streamed but the last piece: its client must not have the whole
-    /// answer before the outcome is recorded.
-    Streamed { head: Head, last: Bytes, tail: Option<mpsc::Sender<Piece>> },
-    /// Nothing was sent. A shortage: not even tried, for want of a server or a connection.
-    NotSent { why: String, shortage: bool },
-    /// The upstream may have acted.
-    Broken(String),
-    /// A limit of time has passed: the attempt's own, or the one for the first byte.
-    TimedOut(Timeout),
-    /// The gateway stops and has no time left.
-    Abandoned,
-}
-
-/// What a tombstone keeps of an answer's head.
-struct Head {
-    status: u16,
-    retry_after: bool,
-    location: Option<Bytes>,
-    word: Word,
-}
-
 impl Attempt {
     /// Runs the attempt to its end: forward, record, then answer. What comes back is the answer, unless the client has
     /// got it before.
-    pub(super) async fn run(mut self) -> Option<Delivery> {
+    ///
+    /// What it is made of stays where it is, so it is no `async fn`: that would have all of it twice.
+    pub(super) fn run(mut self) -> impl Future<Output = Option<Delivery>> + Send {
         // Shadow mode refuses nothing: there it is the client's request that goes on, not the attempt.
         let may_begin = !self.marked || self.permit.may_begin();
         let started = Clock::lately();
-        let attempt_timeout = self.upstream.settings().attempt_timeout;
-        let operation = *self.permit.operation();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
-        let mut pipe = Some(self.client);
-        let wire = Wire {
-            upstream: &self.upstream,
-            limit: self.guard.response_body_limit,
-            patience: self.upstream.settings().response_timeout,
-            client_until: started + attempt_timeout / 2,
-            buffers: &self.buffers,
-            answered: &|took| self.upstream_metrics.answered(took),
-            heard: &|headers| {
-                if reads {
-                    return reads::word(&self.guard, headers);
+        async move {
+            let patience = self.upstream.settings().response_timeout;
+            let mut pipe = Some(self.client);
+            let ended = if may_begin {
+                let attempt_timeout = self.upstream.settings().attempt_timeout;
+                let operation = *self.permit.operation();
+                let wire = Wire {
+                    upstream: &self.upstream,
+                    limit: self.guard.response_body_limit,
+                    patience,
+                    client_until: started + attempt_timeout / 2,
+                    buffers: &self.buffers,
+                    answered: &|took| self.upstream_metrics.answered(took),
+                    heard: &|headers| {
+                        if reads {
+                            return reads::word(&self.guard, headers);
+                        }
+                        hear(self.guard.outcome_headers, headers, &operation, &self.route)
+                    },
+                    metrics: &self.metrics,
+                    asker: &self.asker,
+                };
+                let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
+                tokio::select! {
+                    biased;
+                    ended = wire.run(&mut self.request, &mut pipe) => ended,
+                    () = told.given_up() => Exchange::Abandoned,
+                    () = keep_alive(&mut self.permit, &mut self.alarm, end) => Exchange::TimedOut(Timeout::Attempt),
                 }
-                hear(self.guard.outcome_headers, headers, &operation, &self.route)
-            },
-            metrics: &self.metrics,
-            asker: &self.asker,
-        };
-        let ended = if may_begin {
-            let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
-            tokio::select! {
-                biased;
-                ended = wire.run(self.request, &mut pipe) => ended,
-                () = told.given_up() => Exchange::Abandoned,
-                () = keep_alive(&mut self.permit, &mut self.alarm, end) => Exchange::TimedOut(Timeout::Attempt),
-            }
-        } else {
-            Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
-        };
-        // The request is over; its outcome may have to wait for a store that is away.
-        drop((self.slot, self.body, self.alarm));
-        let took = Clock::lately().saturating_duration_since(started);
-        let late = self.permit.is_lost() || (pipe.is_some() && took > wire.patience);
-        ended.count(&self.metrics, &self.route, late);
-        let ending = ending(&ended, &self.guard, self.origin.as_ref());
-        let ending = if reads { reads::without_doubt(ending) } else { ending };
-        let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
-        conclude(self.permit, ended, ending, pipe, again).await
-    }
-}
-
-impl Exchange {
-    /// What an operator reads when this leaves doubt.
-    fn why(&self) -> &str {
-        match self {
-            Self::Whole { word, .. } | Self::Streamed { head: Head { word, .. }, .. } => match word.outcome {
-                Said::Nothing => "the outcome table holds this answer for doubt",
-                Said::Clearly(_) => "the upstream itself says so",
-                Said::Unclearly => "what the upstream says of the outcome cannot be made out",
-            },
-            Self::NotSent { why, .. } | Self::Broken(why) => why,
-            Self::TimedOut(Timeout::FirstByte) => "no answer within first_byte_timeout",
-            Self::TimedOut(_) => "no answer within attempt_timeout",
-            Self::Abandoned => "the gateway stopped before the answer",
-        }
-    }
-
-    /// Counts what the operator of the upstream wants to know.
-    fn count(&self, metrics: &Metrics, route: &RouteMetrics, late: bool) {
-        let (answered, failed) = match self {
-            Self::Whole { head, .. } => (true, head.status.is_server_error()),
-            Self::Streamed { head, .. } => (true, head.status >= 500),
-            Self::Broken(_) | Self::TimedOut(_) | Self::Abandoned => (false, true),
-            Self::NotSent { .. } => (false, false),
-        };
-        if let Self::TimedOut(kind) = self {
-            metrics.timed_out(*kind);
-        }
-        if failed {
-            route.executed_but_failed();
-        }
-        if answered && late {
-            metrics.late_answer();
+            } else {
+                Exchange::NotSent { why: "the lease ended before anything was sent".to_owned(), shortage: false }
+            };
+            // The request is over; its outcome may have to wait for a store that is away.
+            drop((self.request, self.slot, self.body, self.alarm));
+            let took = Clock::lately().saturating_duration_since(started);
+            let late = self.permit.is_lost() || (pipe.is_some() && took > patience);
+            ended.count(&self.metrics, &self.route, late);
+            let ending = ending(&ended, &self.guard, self.origin.as_ref());
+            let ending = if reads { reads::without_doubt(ending) } else { ending };
+            let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));
+            conclude(self.permit, ended, ending, pipe, again).await
         }
     }
 }
@@ -209,7 +153,8 @@ async fn keep_alive(permit: &mut Permit, alarm: &mut Lent, end: Instant) {
         if left.is_zero() {
             return;
         }
-        if tokio::time::timeout(left, permit.renew()).await == Ok(Renewal::Lost) {
+        // Boxed: few attempts come to it, and all would have room for it.
+        if tokio::time::timeout(left, Box::pin(permit.renew())).await == Ok(Renewal::Lost) {
             // The record no longer says that this attempt runs; its answer, if one comes, is settled as a late one.
             return tokio::time::sleep_until(end.into()).await;
         }
@@ -234,10 +179,10 @@ struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    async fn run(&self, request: Request<Outgoing>, pipe: &mut Option<Pipe<Delivery>>) -> Exchange {
+    async fn run(&self, request: &mut Request<Outgoing>, pipe: &mut Option<Pipe<Delivery>>) -> Exchange {
         let started = Clock::lately();
-        // Boxed: what an attempt is made of is moved with it, and this is the most of it.
-        let answer = Box::pin(self.upstream.send_for(request, self.asker)).await;
+        // Boxed: it is the most of what an attempt is made of, and over before the rest.
+        let answer = in_box(|| self.upstream.send_for(request, self.asker)).await;
         (self.answered)(Clock::instant().saturating_duration_since(started));
         let (mut head, mut body) = match answer {
             Ok(response) => response.into_parts(),
@@ -311,43 +256,6 @@ impl Wire<'_> {
             && client.send_timeout(Piece::Data(bytes), patience).await.is_err()
         {
             *tail = None;
-        }
-    }
-}
-
-impl Head {
-    fn of(head: &response::Parts, word: Word) -> Self {
-        Self {
-            status: head.status.as_u16(),
-            retry_after: head.headers.contains_key(RETRY_AFTER),
-            location: head.headers.get(LOCATION).map(|value| Bytes::copy_from_slice(value.as_bytes())),
-            word,
-        }
-    }
-}
-
-/// What the exchange means for the operation. `origin` is the one that the request came from.
-fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderValue>) -> Ending {
-    let outcomes = &guard.policy.outcomes;
-    match exchange {
-        Exchange::NotSent { .. } => Ending::NotSent,
-        Exchange::Broken(_) => Ending::Unknown(Cause::Broken),
-        Exchange::TimedOut(_) => Ending::Unknown(Cause::TimedOut),
-        Exchange::Abandoned => Ending::Unknown(Cause::Abandoned),
-        Exchange::Streamed { head, .. } => {
-            let answer = Answer::TooLarge { status: head.status, location: head.location.clone() };
-            head.word.ending(outcomes, head.status, head.retry_after, answer)
-        }
-        Exchange::Whole { head, word, body, .. } => {
-            let status = head.status.as_u16();
-            let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
-            // An answer to HEAD says the length of a body that it does not have, and so does its replay.
-            let length = if body.is_empty() { head.headers.get(CONTENT_LENGTH) } else { None };
-            if let Some(length) = length {
-                headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
-            }
-            let answer = Answer::Recorded(Recorded { status, headers, body: body.clone() });
-            word.ending(outcomes, status, head.headers.contains_key(RETRY_AFTER), answer)
         }
     }
 }

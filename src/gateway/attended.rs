@@ -11,6 +11,8 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::boxed::in_box;
+
 /// Work that somebody waits for. Dropped before its end, it goes on by itself; outside of a runtime it cannot.
 pub(super) struct Attended<T: Send + 'static> {
     /// None when it has ended.
@@ -25,8 +27,12 @@ pub(super) struct Attended<T: Send + 'static> {
 pub(super) struct Panicked;
 
 impl<T: Send + 'static> Attended<T> {
-    pub(super) fn new(work: impl Future<Output = T> + Send + 'static, tasks: &TaskTracker) -> Self {
-        Self { work: Some(Box::pin(work)), tasks: tasks.clone(), _counts: tasks.token() }
+    /// Work that is made here, where it stays.
+    pub(super) fn new<W>(work: impl FnOnce() -> W, tasks: &TaskTracker) -> Self
+    where
+        W: Future<Output = T> + Send + 'static,
+    {
+        Self { work: Some(in_box(work)), tasks: tasks.clone(), _counts: tasks.token() }
     }
 }
 
@@ -124,7 +130,7 @@ mod tests {
     async fn work_is_done_where_it_is_waited_for() {
         let tasks = TaskTracker::new();
         let here = tokio::task::try_id();
-        let work = Attended::new(async move { tokio::task::try_id() == here }, &tasks);
+        let work = Attended::new(|| async move { tokio::task::try_id() == here }, &tasks);
         assert_eq!(tasks.len(), 1);
         assert!(work.await.unwrap());
         assert!(tasks.is_empty());
@@ -136,7 +142,7 @@ mod tests {
         let (go, gone) = oneshot::channel();
         let (done, end) = oneshot::channel();
         let mut work = Attended::new(
-            async move {
+            || async move {
                 gone.await.unwrap();
                 done.send(()).unwrap();
             },
@@ -157,7 +163,7 @@ mod tests {
         let held = Arc::new(());
         let within = Arc::clone(&held);
         let work = Attended::new(
-            async move {
+            || async move {
                 tokio::task::yield_now().await;
                 assert!(Arc::strong_count(&within) > 5, "this is meant to panic");
             },

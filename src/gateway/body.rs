@@ -40,10 +40,17 @@ enum Kind {
     Whole(Option<Bytes>),
     /// Whole, and counted against the gateway's budget for as long as it is kept.
     Held(Option<Bytes>, #[expect(dead_code, reason = "held until the body is gone")] Arc<Hold>),
-    /// Straight from the upstream; the request counts as under way until the end.
-    Upstream(upstream::Incoming, #[expect(dead_code, reason = "held until the body ends")] Slot, Arc<Metrics>),
+    /// Straight from the upstream. Boxed: answers are handed on by value, and most are whole.
+    Upstream(Box<Passing>),
     /// From an attempt that goes on whether or not anybody reads.
     Stream(mpsc::Receiver<Piece>, Option<u64>),
+}
+
+/// A body on its way through; its request counts as under way until the end.
+struct Passing {
+    body: upstream::Incoming,
+    _slot: Slot,
+    metrics: Arc<Metrics>,
 }
 
 impl Body {
@@ -67,7 +74,8 @@ impl Body {
 
     pub(super) fn upstream(mut body: upstream::Incoming, slot: Slot, metrics: &Arc<Metrics>) -> Self {
         let spelling = body.take_spelling();
-        Self::of(Kind::Upstream(body, slot, Arc::clone(metrics))).spelled(spelling)
+        let passing = Passing { body, _slot: slot, metrics: Arc::clone(metrics) };
+        Self::of(Kind::Upstream(Box::new(passing))).spelled(spelling)
     }
 
     pub(super) fn stream(pieces: mpsc::Receiver<Piece>, length: Option<u64>) -> Self {
@@ -93,8 +101,8 @@ impl Kind {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self {
             Self::Whole(bytes) | Self::Held(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Upstream(body, _, metrics) => Pin::new(body).poll_frame(cx).map_err(|error| {
-                count(&error, metrics);
+            Self::Upstream(passing) => Pin::new(&mut passing.body).poll_frame(cx).map_err(|error| {
+                count(&error, &passing.metrics);
                 error.into()
             }),
             Self::Stream(pieces, _) => pieces.poll_recv(cx).map(|piece| match piece {
@@ -121,7 +129,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => bytes.is_none(),
-            Kind::Upstream(body, ..) => body.is_end_stream(),
+            Kind::Upstream(passing) => passing.body.is_end_stream(),
             Kind::Stream(..) => false,
         }
     }
@@ -131,7 +139,7 @@ impl http_body::Body for Body {
             Kind::Whole(bytes) | Kind::Held(bytes, _) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Upstream(body, ..) => body.size_hint(),
+            Kind::Upstream(passing) => passing.body.size_hint(),
             Kind::Stream(_, length) => length.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }

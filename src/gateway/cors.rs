@@ -34,7 +34,7 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         routed: &Routed<'_>,
-        head: request::Parts,
+        head: &mut request::Parts,
         body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {

@@ -72,7 +72,7 @@ fn tell_of(
         }),
         Duplicate::Completed(record) => {
             let age = reads::age(guard, &record, outlook.now);
-            let mut response = tell_completed(guard, manner, record, origin)?;
+            let mut response = tell_completed(guard, manner, &record, origin)?;
             response.headers_mut().extend(age.map(|age| (AGE, age)));
             Ok(response)
         }
@@ -82,7 +82,7 @@ fn tell_of(
 fn tell_completed(
     guard: &Guard,
     Manner { duplicate, status, window }: Manner,
-    record: Record,
+    record: &Record,
     origin: Option<&HeaderValue>,
 ) -> Result<Response<Body>, Problem> {
     let expires = record.expires;
@@ -96,7 +96,7 @@ fn tell_completed(
         };
         return Err(Problem::Duplicate { status, expires: Some(expires), detail });
     }
-    match record.state {
+    match &record.state {
         State::Completed { answer: Answer::Recorded(recorded), .. } => replay(recorded, guard, origin, expires),
         State::Completed { answer: Answer::Told { by, answer }, .. } => {
             let mut response = replay(answer, guard, origin, expires)?;
@@ -108,8 +108,8 @@ fn tell_completed(
             Ok(response)
         }
         State::Completed { answer: Answer::TooLarge { status, location }, .. } => {
-            let location = location.and_then(|value| HeaderValue::from_maybe_shared(value).ok());
-            Err(Problem::AlreadyExecuted { status: Some(status), location, expires })
+            let location = location.clone().and_then(|value| HeaderValue::from_maybe_shared(value).ok());
+            Err(Problem::AlreadyExecuted { status: Some(*status), location, expires })
         }
         // An operator's word, without an answer to show.
         State::Completed { answer: Answer::Unseen, .. } | State::InFlight { .. } | State::InDoubt { .. } => {
@@ -120,14 +120,14 @@ fn tell_completed(
 
 /// The recorded answer with its marks; refused when the record holds what no HTTP answer can.
 fn replay(
-    recorded: Recorded,
+    recorded: &Recorded,
     guard: &Guard,
     origin: Option<&HeaderValue>,
     expires: Time,
 ) -> Result<Response<Body>, Problem> {
-    let mut response = Response::new(Body::whole(recorded.body));
+    let mut response = Response::new(Body::whole(recorded.body.clone()));
     *response.status_mut() = StatusCode::from_u16(recorded.status).map_err(|_| Problem::RecordUnreadable)?;
-    let fields = headers::replayed(recorded.headers, &guard.allow_headers, origin);
+    let fields = headers::replayed(&recorded.headers, &guard.allow_headers, origin);
     *response.headers_mut() = fields.ok_or(Problem::RecordUnreadable)?;
     let headers = response.headers_mut();
     headers.insert(marks::IDEMPOTENT_REPLAYED, marks::TRUE);

@@ -43,6 +43,15 @@ struct Way {
     /// Copied: the first clone of a field that was made here would take memory of its own.
     request_id: Option<Id>,
     trace_id: Option<[u8; 32]>,
+    end: Option<End>,
+}
+
+/// What became of a request.
+struct End {
+    route: Arc<RouteMetrics>,
+    verdict: Verdict,
+    status: u16,
+    operation: Option<OperationId>,
 }
 
 /// A request's id, of which there are so many bytes.
@@ -110,13 +119,10 @@ impl Entry {
     }
 }
 
-/// A line that is written when this is dropped: with the body that it belongs to.
+/// A line that is written when this is dropped: with the body that it belongs to. Bodies are handed on by value, so all
+/// that can wait with the entry does.
 pub(super) struct Closing {
     entry: Arc<Entry>,
-    route: Arc<RouteMetrics>,
-    verdict: Verdict,
-    status: u16,
-    operation: Option<OperationId>,
     sent: u64,
 }
 
@@ -129,7 +135,8 @@ impl Closing {
         status: u16,
         operation: Option<OperationId>,
     ) -> Self {
-        Self { entry, route, verdict, status, operation, sent: 0 }
+        entry.way().end = Some(End { route, verdict, status, operation });
+        Self { entry, sent: 0 }
     }
 
     /// The same, with no answer.
@@ -152,6 +159,7 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let entry = &*self.entry;
         let way = entry.way();
+        let Some(end) = &way.end else { return };
         let target = entry.target.as_ref();
         entry.pen.write(&Line {
             at: entry.at,
@@ -161,13 +169,13 @@ impl Drop for Closing {
             path: target.map(PathAndQuery::path),
             query: target.and_then(PathAndQuery::query),
             protocol: protocol(entry.version),
-            status: self.status,
+            status: end.status,
             bytes: self.sent,
             took: Clock::lately().saturating_duration_since(entry.started),
-            route: self.route.name(),
+            route: end.route.name(),
             upstream: way.server,
-            verdict: self.verdict,
-            operation: self.operation.as_ref().map(OperationId::beginning),
+            verdict: end.verdict,
+            operation: end.operation.as_ref().map(OperationId::beginning),
             request_id: way.request_id.as_ref().map(Id::as_bytes),
             trace_id: way.trace_id.as_ref().map(<[u8; 32]>::as_slice),
             user_agent: entry.agent.as_ref().map(HeaderValue::as_bytes),

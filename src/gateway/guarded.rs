@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::{Request, request};
+use http::{HeaderMap, Request, request};
 
 use super::again;
+use super::aside::{Instead, begun, given_back, unguarded, unnamed, whole};
 use super::asker::Asker;
 use super::attempt::{Attempt, Delivery};
 use super::attended::{Attended, Listener, Panicked, Pipe};
@@ -16,13 +17,14 @@ use super::duplicate::{Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
-use super::read::{Read, Unread, read_whole};
+use super::read::{Read, read_whole};
 use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreFailure};
 use super::tally::Tally;
-use super::{Answer, Gateway, Guarded, Routed, marks};
+use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
+use crate::boxed::in_box;
 use crate::clock::Clock;
-use crate::keys::{Caller, Head, Named, Refusal};
+use crate::keys::{self, Caller, Head, Named};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -32,9 +34,11 @@ use crate::wire::{Inbound, Lent};
 
 /// What the arbiter's answer leads to.
 enum Ruling {
-    Act(Permit),
-    /// The store is away, and it may act all the same.
-    Unseen(Permit),
+    Act {
+        permit: Permit,
+        /// Not where the store is away, and it may act all the same.
+        seen: bool,
+    },
     Duplicate(Duplicate, Key),
 }
 
@@ -43,70 +47,67 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         routed: &Routed<'_>,
-        mut head: request::Parts,
+        head: &mut request::Parts,
         body: Inbound,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let guard = &*guarded.guard;
         let instead = guard.instead();
-        let (caller, shown) = match (self.check_head(guarded, routed, &head).await, instead) {
-            (Ok(checked), _) => checked,
-            (Err(_), Some(verdict)) => {
-                return Box::pin(self.pass(routed, head, Outgoing::Streaming(body), verdict, tally)).await;
-            }
-            (Err(refusal), None) => return Err(refusal),
-        };
-        tally.if_left(Verdict::BodyAborted);
-        let timeout = self.shared.settings.limits.body_timeout;
-        let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
-            Ok(read) => read,
-            Err(Unread { problem: problem @ Problem::BodyAborted { .. }, .. }) => {
-                return Err(routed.client.exchange.broken().map_or(problem, Problem::from));
-            }
-            Err(Unread { problem, begun, rest }) => {
-                let Some(verdict) = instead else { return Err(problem) };
-                return Box::pin(self.pass(routed, head, Outgoing::Resumed { begun, rest }, verdict, tally)).await;
-            }
-        };
-        let room = match (self.room(guard, &head, &read), instead) {
-            (Some(room), _) => room,
-            (None, Some(verdict)) => return self.pass_whole(routed, head, read, verdict, tally).await,
-            (None, None) => return Err(Problem::Overloaded("buffered bodies")),
-        };
-        let request = Arc::new(routed.target.request(&mut head, read.bytes.clone(), caller));
-        let arrival = match arrival(guarded.naming.identify_after(shown, Arc::clone(&request)), instead)? {
-            Ok(arrival) => arrival,
-            Err(verdict) => {
-                head.headers = Arc::unwrap_or_clone(request).headers;
-                return self.pass_whole(routed, head, read, verdict, tally).await;
-            }
-        };
-        if guard.mode == Mode::Enforce {
-            tally.named(arrival.operation);
-        }
-        let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
-        // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
-        let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
-        drop((arrival, room));
-        head.headers = Arc::unwrap_or_clone(request).headers;
-        match ruling {
-            Ok(Ruling::Act(permit)) => self.act(guarded, routed, head, read, permit, tally).await,
-            Ok(Ruling::Unseen(permit)) => self.act(guarded, routed, head, read, permit, tally).await.map(unguarded),
-            Ok(Ruling::Duplicate(duplicate, key)) => {
-                match (self.told(guard, routed, (duplicate, key), &head), instead) {
-                    (Ok(answer), None | Some(Verdict::Passed)) => Ok(answer),
-                    (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
-                    (Err(problem), None) => Err(problem),
+        let goes_on: Instead = 'instead: {
+            let (caller, shown) = match self.check_head(guarded, routed, head).await {
+                Ok(checked) => checked,
+                Err(refusal) => {
+                    let verdict = instead.ok_or(refusal)?;
+                    break 'instead (Outgoing::Streaming(body), None, verdict);
                 }
-            }
-            Err(problem) => match (problem, instead) {
-                (_, Some(verdict)) => self.pass_whole(routed, head, read, verdict, tally).await,
-                (Problem::StoreUnavailable, None) if open => {
-                    self.pass_whole(routed, head, read, Verdict::Unguarded, tally).await.map(unguarded)
+            };
+            tally.if_left(Verdict::BodyAborted);
+            let timeout = self.shared.settings.limits.body_timeout;
+            let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
+                Ok(read) => read,
+                Err(unread) => break 'instead begun(unread, routed.client, instead)?,
+            };
+            let Some(room) = self.room(guard, head, &read) else {
+                break 'instead whole(read, instead.ok_or(Problem::Overloaded("buffered bodies"))?);
+            };
+            let request = Arc::new(routed.target.request(head, read.bytes.clone(), caller));
+            let arrival = match guarded.naming.identify_after(shown, Arc::clone(&request)) {
+                Ok(Named::Operation(arrival)) => arrival,
+                named => {
+                    let verdict = unnamed(named, instead)?;
+                    head.headers = fields_of(request);
+                    break 'instead whole(read, verdict);
                 }
-                (problem, None) => Err(problem),
-            },
-        }
+            };
+            if guard.mode == Mode::Enforce {
+                tally.named(arrival.operation);
+            }
+            let ruling = self.rule(guarded, routed.index, &arrival, tally).await;
+            // A key that would give no right to act, were nothing known of it, has no better one while nobody can tell.
+            let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
+            drop(arrival);
+            drop(room);
+            head.headers = fields_of(request);
+            let verdict = match ruling {
+                Ok(Ruling::Act { permit, seen }) => {
+                    let answer = self.act(guarded, routed, head, read, permit, tally).await;
+                    return if seen { answer } else { answer.map(unguarded) };
+                }
+                Ok(Ruling::Duplicate(duplicate, key)) => {
+                    let told = self.told(guard, routed, (duplicate, key), head);
+                    match instead {
+                        Some(verdict) if verdict != Verdict::Passed || told.is_err() => verdict,
+                        _ => return told,
+                    }
+                }
+                Err(problem) => {
+                    let passes = open && problem == Problem::StoreUnavailable;
+                    instead.or(passes.then_some(Verdict::Unguarded)).ok_or(problem)?
+                }
+            };
+            whole(read, verdict)
+        };
+        self.pass_instead(routed, head, goes_on, tally).await
     }
 
     /// What a duplicate is told; it is counted.
@@ -152,14 +153,14 @@ impl Gateway {
         let mut queue = waits.then(|| Queue::new(guard.patience));
         let mut asks = guard.probing.is_some();
         loop {
-            // Boxed: else every request's future would be moved about with room for it.
-            let admitted = match Box::pin(self.arbiter.admit(arrival, &guarded.terms)).await {
-                Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act(permit)),
+            // Boxed: it is over before the request is sent.
+            let admitted = match in_box(|| self.arbiter.admit(arrival, &guarded.terms)).await {
+                Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act { permit, seen: true }),
                 Ok(told) => told,
                 Err(error) => Box::pin(self.admit_unseen(guarded, arrival, &error)).await?,
             };
             let (duplicate, key) = match admitted {
-                Admitted::Proceed(permit) => return Ok(Ruling::Unseen(permit)),
+                Admitted::Proceed(permit) => return Ok(Ruling::Act { permit, seen: false }),
                 Admitted::Duplicate(duplicate) => (duplicate, Key::First),
                 Admitted::Also(duplicate) => (duplicate, Key::Second),
                 Admitted::Untimely(untimely) => return Err(untimely.into()),
@@ -177,7 +178,7 @@ impl Gateway {
             match queue.as_mut().filter(|queue| !queue.is_over()) {
                 Some(queue) if matches!(duplicate, Duplicate::InFlight { .. }) => {
                     tally.if_left(Verdict::InFlight);
-                    queue.wait(&self.arbiter.shared().lines, taken).await?;
+                    Box::pin(queue.wait(&self.arbiter.shared().lines, taken)).await?;
                 }
                 _ => return Ok(Ruling::Duplicate(duplicate, key)),
             }
@@ -217,19 +218,14 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         routed: &Routed<'_>,
-        head: request::Parts,
+        head: &mut request::Parts,
         read: Read,
         permit: Permit,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
         let slot = match self.shared.slots.take(routed.index) {
             Ok(slot) => slot,
-            Err(what) => {
-                if let Err(error) = permit.free().await {
-                    tracing::error!(%error, "a key was not freed");
-                }
-                return Err(Problem::Overloaded(what));
-            }
+            Err(what) => return Err(given_back(permit, what).await),
         };
         tally.if_left(Verdict::Executed);
         let marked = guarded.guard.marks();
@@ -237,7 +233,7 @@ impl Gateway {
         let (upstream, upstream_metrics) = self.upstream(routed.route);
         let origin = headers::origin(&head.headers, routed.kinds).cloned();
         let (request, added) = self.guarded_request(guarded, routed, head, read.bytes, &permit);
-        let attempt = Attempt {
+        let attempt = || Attempt {
             origin,
             request,
             upstream: Arc::clone(upstream),
@@ -254,7 +250,7 @@ impl Gateway {
             body: read.hold,
             permit,
         };
-        let attempt = Attended::new(attempt.run(), &self.arbiter.shared().tasks);
+        let attempt = Attended::new(|| attempt().run(), &self.arbiter.shared().tasks);
         let until = Clock::lately() + upstream.settings().response_timeout;
         match heard_of(attempt, listener, self.alarms.lend(), until).await {
             Ok(answer) => answer.map(|response| (response, Verdict::Executed)),
@@ -276,7 +272,7 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         routed: &Routed<'_>,
-        head: request::Parts,
+        head: &mut request::Parts,
         body: bytes::Bytes,
         permit: &Permit,
     ) -> (Request<Outgoing>, Added) {
@@ -288,19 +284,13 @@ impl Gateway {
         }
         (request, added)
     }
+}
 
-    async fn pass_whole(
-        &self,
-        routed: &Routed<'_>,
-        head: request::Parts,
-        read: Read,
-        verdict: Verdict,
-        tally: &mut Tally,
-    ) -> Result<Answer, Problem> {
-        let Read { bytes, hold } = read;
-        let answer = Box::pin(self.pass(routed, head, Outgoing::Whole(bytes), verdict, tally)).await;
-        drop(hold);
-        answer
+/// The request's fields, which its names were found in.
+fn fields_of(mut request: Arc<keys::Request>) -> HeaderMap {
+    match Arc::get_mut(&mut request) {
+        Some(request) => std::mem::take(&mut request.headers),
+        None => request.headers.clone(),
     }
 }
 
@@ -347,22 +337,6 @@ impl Guard {
     fn marks(&self) -> bool {
         self.instead().is_none()
     }
-}
-
-/// The operation's arrival, or what a request counts as that goes on without one.
-fn arrival(named: Result<Named, Refusal>, instead: Option<Verdict>) -> Result<Result<Arrival, Verdict>, Problem> {
-    match (named, instead) {
-        (Ok(Named::Operation(arrival)), _) => Ok(Ok(arrival)),
-        (Ok(Named::Unkeyed), _) => Ok(Err(Verdict::Passed)),
-        (Err(_), Some(verdict)) => Ok(Err(verdict)),
-        (Err(refusal), None) => Err(refusal.into()),
-    }
-}
-
-/// The answer to a request that passed while the store was away.
-fn unguarded((mut response, _): Answer) -> Answer {
-    response.headers_mut().insert(marks::UNGUARDED, marks::STORE_UNAVAILABLE);
-    (response, Verdict::Unguarded)
 }
 
 fn refused(arrival: &Arrival, error: &StoreError) -> Problem {

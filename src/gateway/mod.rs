@@ -1,6 +1,7 @@
 //! Door 1: HTTP. One request's way is on this screen; what each step does is in the files beside it.
 
 mod again;
+mod aside;
 mod asker;
 mod attempt;
 mod attended;
@@ -9,6 +10,7 @@ mod caller;
 mod cors;
 mod duplicate;
 mod entry;
+mod exchange;
 mod fields;
 mod guarded;
 mod guards;
@@ -16,6 +18,7 @@ mod limits;
 mod marks;
 mod operations;
 mod options;
+mod outbound;
 mod pattern;
 mod plain;
 mod probe;
@@ -45,15 +48,16 @@ pub use target::{Target, is_forwarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, HOST};
+use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, Version, request};
 
 use crate::arbiter::{Arbiter, Terms};
+use crate::boxed::in_box;
 use crate::jwt::{Ring, Verifier};
 use crate::machine::{NamespaceTag, OperationId};
 use crate::telemetry::access::{AccessLog, Pen};
 use crate::telemetry::{Metrics, RouteMetrics, UpstreamMetrics, Verdict};
-use crate::upstream::headers::{Added, Hop, Kinds, Manner, Outbound, Via};
+use crate::upstream::headers::{Kinds, Via};
 use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
 use crate::wire::{Alarms, Client, Inbound, OnUpgrade};
@@ -239,70 +243,92 @@ impl Gateway {
     }
 
     /// Answers one request, and counts it once.
-    pub async fn handle(&self, request: Request<Inbound>, client: &Arc<Client>) -> Response<Body> {
+    ///
+    /// No `async fn`, which would have the request twice.
+    pub fn handle(
+        self: Arc<Self>,
+        request: Request<Inbound>,
+        client: Arc<Client>,
+    ) -> impl Future<Output = Response<Body>> + Send {
         let (method, version) = (request.method().clone(), request.version());
         let trusted = &self.shared.settings.trusted_proxies;
         let kinds = Kinds::of(request.headers());
-        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, kinds, client, trusted, pen));
+        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, kinds, &client, trusted, pen));
         let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
         let origin = headers::origin(request.headers(), kinds).cloned();
-        let answer = self.answer(request, kinds, client, &mut tally).await;
+        let (mut head, body) = request.into_parts();
+        async move {
+            let answer = self.answer(&mut head, body, kinds, &client, &mut tally).await;
+            let (mut response, verdict) = self.said(answer, &client, &tally, origin.as_ref());
+            let line = tally.answered(verdict, response.status());
+            body::frame(&mut response, &method, version);
+            if let Some(line) = line {
+                response.body_mut().closes(line);
+            }
+            response
+        }
+    }
+
+    /// The answer as it goes out, and how its request counts.
+    fn said(
+        &self,
+        answer: Result<Answer, Problem>,
+        client: &Client,
+        tally: &Tally,
+        origin: Option<&HeaderValue>,
+    ) -> Answer {
         let cors = tally.place().and_then(|route| self.shared.settings.routes[route].cors.as_ref());
-        let page = cors.map(|cors| (cors, origin.as_ref()));
+        let page = cors.map(|cors| (cors, origin));
         let own = answer.as_ref().map_or(true, |(_, verdict)| is_own(*verdict));
         let (mut response, verdict) = match answer {
             Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
-            Ok(answer) if own => answer,
-            Ok((response, verdict)) => (self.handed_on(response, page), verdict),
+            Ok(answer) => answer,
         };
-        if own && client.exchange.leaves_body() {
+        if !own {
+            self.hand_on(&mut response, page);
+        } else if client.exchange.leaves_body() {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(spelling) = response.body_mut().take_spelling() {
             client.exchange.spell(spelling);
         }
-        let line = tally.answered(verdict, response.status());
-        body::frame(&mut response, &method, version);
-        if let Some(line) = line {
-            response.body_mut().closes(line);
-        }
-        response
+        (response, verdict)
     }
 
-    /// What few requests need is boxed, and so is each way a request may take: the future of a request is moved several
-    /// times until it runs, and would take room for all of them at once.
+    /// What few requests need is boxed, and so is each way a request may take: the future of a request would take room for
+    /// all of them at once.
     async fn answer(
         &self,
-        request: Request<Inbound>,
+        head: &mut request::Parts,
+        body: Inbound,
         kinds: Kinds,
         client: &Arc<Client>,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
-        let (mut head, body) = request.into_parts();
         if let Some(fault) = head.extensions.remove::<Fault>() {
             return Err(fault.into());
         }
-        let target = Target::of(&head, kinds)?;
-        let wish = Wish::of(&head, kinds, &body)?;
-        if let Some(response) = options::answer(&mut head, &target)? {
+        let target = Target::of(head, kinds)?;
+        let wish = Wish::of(head, kinds, &body)?;
+        if let Some(response) = options::answer(head, &target)? {
             return Ok((response, Verdict::Answered));
         }
         let settings = &self.shared.settings;
         let trusted = settings.trusted_proxies.iter().any(|network| network.contains(client.peer));
-        let asked = |operations| Question::of(operations, &head, &target, client, trusted);
+        let asked = |operations| Question::of(operations, head, &target, client, trusted);
         if let Some(question) = settings.operations.as_ref().and_then(asked) {
-            return Box::pin(self.tell_operation(question, tally)).await;
+            return in_box(|| self.tell_operation(question, tally)).await;
         }
         if self.issues_at(head.uri.path()) {
-            let wish = tokens::Wish { head: &head, target: &target, client, trusted };
-            return Box::pin(self.issue_token(wish, tally)).await;
+            let wish = tokens::Wish { head, target: &target, client, trusted };
+            return in_box(|| self.issue_token(wish, tally)).await;
         }
         let place = Place::of(&target, head.uri.path())?;
-        let Found { index, preflight } = self.shared.routes.find(&head, &place).ok_or(Problem::NoRoute)?;
+        let Found { index, preflight } = self.shared.routes.find(head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
         tally.routed(index, metrics);
-        check_fields(&head, kinds, &place, &self.shared.routes, settings.underscore_headers)?;
+        check_fields(head, kinds, &place, &self.shared.routes, settings.underscore_headers)?;
         if kinds.any(Kinds::VIA) && self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
             return Err(Problem::LoopDetected);
         }
@@ -313,21 +339,21 @@ impl Gateway {
         let parameters = place.parameters(route);
         let entry = tally.entry().cloned();
         let routed = Routed { index, route, metrics, target, client, trusted, kinds, parameters, entry };
-        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(&head)) {
-            None => Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
+        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(head)) {
+            None => in_box(|| self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
-                Box::pin(self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally)).await
+                in_box(|| self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally)).await
             }
             Some(_) if wish != Wish::Nothing => {
                 Err(Problem::BadRequest("A guarded route takes no upgrade.".to_owned()))
             }
-            Some(guarded) if preflight => Box::pin(self.preflight(guarded, &routed, head, body, tally)).await,
-            Some(guarded) => Box::pin(self.guarded(guarded, &routed, head, body, tally)).await,
+            Some(guarded) if preflight => in_box(|| self.preflight(guarded, &routed, head, body, tally)).await,
+            Some(guarded) => in_box(|| self.guarded(guarded, &routed, head, body, tally)).await,
         }
     }
 
-    /// An answer of the upstream's, or a recorded one, as this gateway sends it.
-    fn handed_on(&self, mut response: Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) -> Response<Body> {
+    /// An answer of the upstream's, or a recorded one, becomes one of this gateway's.
+    fn hand_on(&self, response: &mut Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) {
         let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
         if let Some(via) = &self.shared.via {
             via.sign(response.headers_mut(), received);
@@ -335,9 +361,9 @@ impl Gateway {
         if let Some((cors, origin)) = page {
             cors.show_marks(response.headers_mut(), origin);
         }
-        response
     }
 
+    #[cold]
     fn refusal(
         &self,
         problem: &Problem,
@@ -354,38 +380,5 @@ impl Gateway {
             cors.open(response.headers_mut(), origin);
         }
         response
-    }
-
-    fn upstream(&self, route: &Route) -> (&Arc<Upstream>, &Arc<UpstreamMetrics>) {
-        (&self.upstreams[route.upstream], &self.shared.upstream_metrics[route.upstream])
-    }
-
-    /// The request that goes to the upstream, target and end-to-end fields as the client sent them; and what is added.
-    fn outbound(&self, routed: &Routed<'_>, mut head: request::Parts, body: Outgoing) -> (Request<Outgoing>, Added) {
-        let authority = routed.target.authority.as_str();
-        let told = head.headers.get(HOST).filter(|host| *host == authority).cloned();
-        let is_told = told.is_some();
-        let host = told.or_else(|| HeaderValue::from_str(authority).ok());
-        let hop = Hop {
-            peer: routed.client.peer,
-            named: routed.client.named(),
-            trusted: routed.trusted,
-            scheme: routed.client.scheme(),
-            host: host.as_ref(),
-            version: head.version,
-        };
-        let drop_underscores = self.shared.settings.underscore_headers == Underscores::Drop;
-        let manner = Manner { via: self.shared.via.as_ref(), drop_underscores };
-        let Outbound { fields, added, going } =
-            headers::outbound(std::mem::take(&mut head.headers), routed.kinds, &hop, manner);
-        head.headers = fields;
-        // HTTP/2 says it elsewhere, and an absolute-form target goes before the field.
-        if let Some(host) = host.filter(|_| !is_told) {
-            head.headers.insert(HOST, host);
-        }
-        if let Some(entry) = &routed.entry {
-            entry.goes_on(&going);
-        }
-        (Request::from_parts(head, body), added)
     }
 }

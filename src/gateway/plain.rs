@@ -25,7 +25,7 @@ impl Gateway {
     pub(super) async fn pass(
         &self,
         routed: &Routed<'_>,
-        mut head: request::Parts,
+        head: &mut request::Parts,
         mut body: Outgoing,
         verdict: Verdict,
         tally: &mut Tally,
@@ -42,7 +42,7 @@ impl Gateway {
         if wish.is_some() {
             upgrade::set(request.headers_mut());
         }
-        let answer = exchange(upstream, request, &Asker::of(routed, added), upload.as_ref(), end).await;
+        let answer = exchange(upstream, &mut request, &Asker::of(routed, added), upload.as_ref(), end).await;
         metrics.answered(started.elapsed());
         match answer {
             Ok(response) => {
@@ -101,7 +101,7 @@ impl Gateway {
 /// Sends the request, and waits for the head of its answer as long as its client may have to wait.
 async fn exchange(
     upstream: &Upstream,
-    request: Request<Outgoing>,
+    request: &mut Request<Outgoing>,
     asker: &Asker,
     upload: Option<&Upload>,
     end: Option<Instant>,

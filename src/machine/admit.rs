@@ -1,5 +1,7 @@
 //! The verb *admit*: may this request act?
 
+use std::sync::Arc;
+
 use super::arrival::Likeness;
 use super::{Arrival, AttemptId, Expect, Fence, InDoubt, Policy, Record, State, Time, Untimely, lapse};
 
@@ -42,17 +44,24 @@ pub enum Duplicate {
         since: Time,
     },
     /// The outcome is known, and this caller may see it.
-    Completed(Record),
+    Completed(Arc<Record>),
     /// The outcome is known, but this request does not show the first one's credentials.
-    Stranger(Record),
+    Stranger(Arc<Record>),
     /// The key was used for a different request.
     Changed,
     /// The bytes differ, and the fingerprint settings have changed since: equal or not cannot be told.
     Unsure,
 }
 
-/// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin.
-pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Admission {
+/// Decides on a request. `found` is what the store holds, `attempt` the fresh name of the attempt that would begin. A
+/// duplicate shares what was found.
+pub fn admit(
+    found: Option<&Arc<Record>>,
+    arrival: &Arrival,
+    policy: &Policy,
+    attempt: AttemptId,
+    now: Time,
+) -> Admission {
     let Some(found) = found else {
         if let Some(untimely) = arrival.untimely(policy, now) {
             return Admission::Untimely(untimely);
@@ -60,7 +69,7 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
         return Admission::Claim { expect: Expect::Absent, record: claim(arrival, policy, attempt, now) };
     };
     if found.fence.attempt == attempt && matches!(found.state, State::InFlight { .. }) {
-        return Admission::Own(found.clone());
+        return Admission::Own(Record::clone(found));
     }
     if policy.compare {
         match arrival.likeness(&found.prints) {
@@ -87,9 +96,9 @@ pub fn admit(found: Option<&Record>, arrival: &Arrival, policy: &Policy, attempt
             record: claim_over(found, claim(arrival, policy, attempt, now)),
         },
         (State::Completed { .. }, _) if !policy.replays || arrival.may_see(found.credentials) => {
-            Admission::Duplicate(Duplicate::Completed(found.clone()))
+            Admission::Duplicate(Duplicate::Completed(Arc::clone(found)))
         }
-        (State::Completed { .. }, _) => Admission::Duplicate(Duplicate::Stranger(found.clone())),
+        (State::Completed { .. }, _) => Admission::Duplicate(Duplicate::Stranger(Arc::clone(found))),
     }
 }
 

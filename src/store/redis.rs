@@ -41,6 +41,7 @@ pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sent
 use self::wanted::{Wanted, What, key_behind};
 use super::codec::{self, Codec};
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
+use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, OperationId, Record, Time};
 
@@ -155,7 +156,7 @@ impl RedisStore {
     /// gone out at once: so it is moved nowhere.
     fn change<'a>(&'a self, wanted: Wanted<'a>) -> Reply<'a, Written> {
         match self.start(&wanted) {
-            Ok(sent) => Box::pin(self.carry_out(wanted, sent)),
+            Ok(sent) => in_box(|| self.carry_out(wanted, sent)),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
@@ -317,7 +318,7 @@ impl Store for RedisStore {
         let key = key_behind(self.cleared_desk(), &self.key_prefix, id);
         let sent = self.lines.start(&[b"GET", &key], deadline);
         self.leave_desk(key);
-        Box::pin(self.load_record(id, sent, deadline))
+        in_box(|| self.load_record(id, sent, deadline))
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {

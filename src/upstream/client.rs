@@ -48,24 +48,24 @@ impl Upstream {
     ///
     /// A request goes to a second connection or a second server only with proof that nothing of it was sent, or none of
     /// it processed, so the upstream acts on it at most once. Dropping the future closes the connection, or its stream on
-    /// a shared one.
+    /// a shared one. What is left of the request is of no more use, unless it was not sent.
     ///
     /// # Errors
     /// [`Failure::NotSent`] when it is proven that nothing was sent, else [`Failure::Unknown`].
     pub async fn send_for(
         &self,
-        mut request: Request<Outgoing>,
+        request: &mut Request<Outgoing>,
         behalf: &dyn Behalf,
     ) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
-        for_the_wire(&mut request);
+        for_the_wire(request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
         let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
         let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
             behalf.goes_to(run.address());
-            self.address(&mut request, run.pool(self.worker));
-            match through(run.pool(self.worker), &mut request, behalf, self.settings()).await {
+            self.address(request, run.pool(self.worker));
+            match through(run.pool(self.worker), request, behalf, self.settings()).await {
                 Ok(answer) => {
                     run.answered();
                     let idle = self.settings().answer_idle_timeout;
@@ -88,8 +88,8 @@ impl Upstream {
     ///
     /// # Errors
     /// The same.
-    pub fn send(&self, request: Request<Outgoing>) -> impl Future<Output = Result<Response<Incoming>, Failure>> + Send {
-        self.send_for(request, &())
+    pub async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        self.send_for(&mut request, &()).await
     }
 
     /// Says `Host` as the settings want it. HTTP/1.1 needs one, so a request without any gets the server's.

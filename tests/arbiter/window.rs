@@ -23,7 +23,7 @@ async fn done(gateways: usize, cache: usize) -> Ward {
 
 async fn ask(ward: &Ward, gateway: usize) -> Record {
     match ward.gateways[gateway].admit(&arrival(1, 0), &ward.terms).await.unwrap() {
-        Admitted::Duplicate(Duplicate::Completed(record)) => record,
+        Admitted::Duplicate(Duplicate::Completed(record)) => Arc::unwrap_or_clone(record),
         Admitted::Duplicate(other) | Admitted::Also(other) => panic!("{other:?}"),
         Admitted::Untimely(untimely) => panic!("{untimely:?}"),
         Admitted::Proceed(permit) => panic!("attempt {} may run", permit.number()),

@@ -1,5 +1,6 @@
 //! The cases that matter most, each by name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -356,7 +357,7 @@ fn under_retry_a_lapse_is_written_before_the_next_attempt() {
     let mut system = retry();
     let first = begin(&mut system, 1);
     system.pass(LEASE);
-    let admission = admit(Some(&first), &arrival(PLAIN), &system.policy, attempt(2), system.now);
+    let admission = admit(Some(&Arc::new(first.clone())), &arrival(PLAIN), &system.policy, attempt(2), system.now);
     let Admission::Lapse { expect: Expect::Fence(fence), record } = admission else { panic!("{admission:?}") };
     assert_eq!((fence, record.fence.attempt), (first.fence, first.fence.attempt));
     assert_eq!(begin(&mut system, 2).number, 2);

@@ -1,6 +1,8 @@
 //! Several operations over a trivial conditional store, two for each request, driven by the machine's verbs the way the
 //! arbiter drives them.
 
+use std::sync::Arc;
+
 use oncegate::machine::{
     Admission, Also, Answer, Arrival, Duplicate, Ending, Expect, NamespaceTag, OperationId, Policy, Print, Record,
     Settled, Settling, State, Time, admit, are_a_pair, ended_beside, lapse, settle,
@@ -83,7 +85,7 @@ impl System {
                 self.look_beside(key);
                 found.clone_from(&self.stored[key]);
             }
-            match admit(found.as_ref(), arrival, self.policy(key), attempt(name), self.now) {
+            match admit(found.clone().map(Arc::new).as_ref(), arrival, self.policy(key), attempt(name), self.now) {
                 Admission::Claim { expect, record } => {
                     if self.write(key, expect, record.clone()) {
                         return Ok(record);

@@ -1,6 +1,7 @@
 //! One operation over a trivial conditional store, driven by the machine's verbs the way the arbiter drives them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -114,7 +115,7 @@ impl System {
         let mut found = None;
         loop {
             let arrival = arrival(look).with_made(self.made);
-            match admit(found.as_ref(), &arrival, &self.policy, attempt(name), self.now) {
+            match admit(found.clone().map(Arc::new).as_ref(), &arrival, &self.policy, attempt(name), self.now) {
                 Admission::Claim { expect, record } => {
                     if self.write(expect, record.clone()) {
                         return Told::Act(record);

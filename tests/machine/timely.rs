@@ -1,5 +1,6 @@
 //! Keys that say when they were made: an old one runs nothing twice, however long ago its outcome was forgotten.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate::machine::{
@@ -59,7 +60,7 @@ fn a_span_of_validity_counts_only_while_nothing_is_known() {
     }
     for inside in [10, 19] {
         let Admission::Claim { record, .. } = at(inside, None) else { panic!("refused at {inside}") };
-        let later = admit(Some(&record), &arrival, &policy, AttemptId([4; 16]), span.1);
+        let later = admit(Some(&Arc::new(record)), &arrival, &policy, AttemptId([4; 16]), span.1);
         assert!(matches!(later, Admission::Duplicate(Duplicate::InFlight { .. })), "{later:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! A gateway of the model: the loops of the arbiter, cut where anything may come between.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use oncegate::machine::{
     Admission, Answer, Cause, Duplicate, Ending, Expect, Policy, Record, Recorded, Settled, Settling, State as Stands,
@@ -205,7 +207,7 @@ impl Step<'_> {
             // That it is told honours the window all the same.
             Phase::Sliding { found, .. } => {
                 let changed = self.state.task(gateway, task).changed;
-                self.told(changed, &Duplicate::Completed((*found).clone()));
+                self.told(changed, &Duplicate::Completed(Arc::new((*found).clone())));
             }
             Phase::Settling { .. } if self.rules().broken(Mutation::OutcomeNotKept) => {}
             // The store was away until the record was forgotten.

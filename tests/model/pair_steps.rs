@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use oncegate::machine::{
-    Admission, Also, Answer, Arrival, Cause, Duplicate, Ending, Judgement, NamespaceTag, Print, Recorded, Settled,
-    Settling, Time, ending_of_both,
+    Admission, Also, Answer, Arrival, Cause, Duplicate, Ending, Judgement, NamespaceTag, Print, Record, Recorded,
+    Settled, Settling, Time, ending_of_both,
 };
 
 use super::audit::Broken;
@@ -135,7 +135,7 @@ impl Step<'_> {
             Duplicate::InFlight { .. } => Mark::InFlight,
             Duplicate::InDoubt { .. } => Mark::InDoubt,
             Duplicate::Completed(record) => {
-                let shown = Held::from(record.clone()).answer_of();
+                let shown = Held::from(Record::clone(record)).answer_of();
                 if shown.is_some_and(|name| !self.state.audits[key].has_answered(name)) {
                     self.state.audits[key].breaks(Broken::OnceDoneDone);
                 }

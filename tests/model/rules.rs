@@ -1,5 +1,6 @@
 //! The verbs of the machine, as the model's gateways use them: its own, or with one condition weakened on purpose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate::machine::{
@@ -91,7 +92,7 @@ impl Rules {
         now: Time,
     ) -> Admission {
         let policy = Policy { compare: policy.compare && !self.broken(Mutation::ChangedIsSame), ..policy.clone() };
-        let mut admission = machine::admit(found, arrival, &policy, attempt, now);
+        let mut admission = machine::admit(found.cloned().map(Arc::new).as_ref(), arrival, &policy, attempt, now);
         let taken_over = match &admission {
             Admission::Lapse { .. } => self.broken(Mutation::LapsedIsFree),
             Admission::Duplicate(Duplicate::InFlight { .. }) => self.broken(Mutation::InFlightIsFree),

@@ -1,6 +1,8 @@
 //! Windows that slide: a duplicate of the model has the outcome remembered for longer before it is told of it.
 
-use oncegate::machine::{Duplicate, Expect, Time, Window, slide};
+use std::sync::Arc;
+
+use oncegate::machine::{Duplicate, Expect, Record, Time, Window, slide};
 
 use super::audit::Broken;
 use super::plan::{Plan, RETENTION};
@@ -23,7 +25,7 @@ impl Step<'_> {
         let later = match duplicate {
             Duplicate::Completed(found) => {
                 let later = slide(found, &self.plan.policy, Time(self.state.now));
-                later.map(|later| (found.clone(), later))
+                later.map(|later| (Record::clone(found), later))
             }
             _ => None,
         };
@@ -59,7 +61,7 @@ impl Step<'_> {
 
     fn told_of_an_end(&mut self, changed: bool, record: &Held) {
         self.mark(Mark::Slid);
-        self.told(changed, &Duplicate::Completed((**record).clone()));
+        self.told(changed, &Duplicate::Completed(Arc::new((**record).clone())));
         let until = record.expires.0;
         if let Some(guard) = &mut self.state.audit.guard {
             guard.until = guard.until.max(until);

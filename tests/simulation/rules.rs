@@ -1,5 +1,7 @@
 //! The rules under test: the machine's own, or the machine's with one deliberate fault.
 
+use std::sync::Arc;
+
 use oncegate::machine::{
     self, Admission, Arrival, AttemptId, Cause, Duplicate, Ending, Expect, Policy, Record, Settled, Settling, State,
     Time,
@@ -73,7 +75,7 @@ impl Rules {
     ) -> Admission {
         let mut policy = policy.clone();
         policy.compare &= !self.broken(Mutation::ChangedIsSame);
-        let mut admission = machine::admit(found, arrival, &policy, attempt, now);
+        let mut admission = machine::admit(found.cloned().map(Arc::new).as_ref(), arrival, &policy, attempt, now);
         let taken_over = match &admission {
             Admission::Lapse { .. } => self.broken(Mutation::LapsedIsAbsent),
             Admission::Duplicate(Duplicate::InFlight { .. }) => self.broken(Mutation::InFlightIsFree),

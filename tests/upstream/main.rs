@@ -256,7 +256,7 @@ async fn interim_answers_are_told_to_who_wants_them() {
     });
     let client = client(&[&server]);
     let ears = Ears::default();
-    assert_eq!(client.send_for(order(), &ears).await.unwrap().status(), 200);
+    assert_eq!(client.send_for(&mut order(), &ears).await.unwrap().status(), 200);
     assert_eq!(client.send(order()).await.unwrap().status(), 200);
     let expected = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </b>\r\n\r\n\
         HTTP/1.1 199 Interim\r\nx-name: M\xfcller\r\n\r\n";

@@ -15,7 +15,7 @@ use super::answer::{self, Saying};
 use super::reader::{Body, Came, Reader, Step};
 use super::request::{self, Asked};
 use crate::server::{BoxError, Doorway, pace};
-use crate::wire::framing::Limits;
+use crate::wire::framing::{Fault, Limits};
 use crate::wire::{Client, Cut, Feeder, Framing, Inbound, Watch, Writer, feed};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -50,18 +50,28 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     pub(super) fn begin(&mut self, came: Came, doorway: &Doorway) -> (Request<Inbound>, Asked) {
         self.watch.works();
         let read = match came {
-            Came::Good(head, bytes, body) => request::read(&head, bytes, doorway.preserve_header_case)
-                .map(|(request, asked)| (request.map(|()| self.inbound(body, head.expects, doorway)), asked)),
+            Came::Good(head, bytes, body) => {
+                let body = self.inbound(body, head.expects, doorway);
+                request::read(&head, bytes, body, doorway.preserve_header_case)
+            }
             Came::Refused(fault) => Err(fault),
         };
-        let (request, mut asked) = read.unwrap_or_else(|fault| {
-            tracing::debug!(%fault, "request refused");
-            self.reader.refuse();
-            (request::refused(fault), Asked::refused())
-        });
+        let (request, mut asked) = match read {
+            Ok(read) => read,
+            Err(fault) => self.refuse(fault),
+        };
         let takes_interim = asked.version == Version::HTTP_11;
         self.client.exchange.begins(takes_interim, self.unread, asked.spelling.take());
         (request, asked)
+    }
+
+    /// What stands for a request that is not read; nor is its body.
+    #[cold]
+    fn refuse(&mut self, fault: Fault) -> (Request<Inbound>, Asked) {
+        tracing::debug!(%fault, "request refused");
+        self.reader.refuse();
+        (self.upload, self.unread, self.expects) = (None, false, false);
+        (request::refused(fault), Asked::refused())
     }
 
     fn inbound(&mut self, body: Body, expects: bool, doorway: &Doorway) -> Inbound {

@@ -27,12 +27,18 @@ impl Asked {
     }
 }
 
-/// The request, or why there is none in a head that was good: then two readers disagree, and neither is believed.
-pub(super) fn read(head: &Head, bytes: Bytes, keeps_case: bool) -> Result<(Request<()>, Asked), Fault> {
+/// The request with this body, or why there is none in a head that was good: then two readers disagree, and neither is
+/// believed.
+pub(super) fn read(
+    head: &Head,
+    bytes: Bytes,
+    body: Inbound,
+    keeps_case: bool,
+) -> Result<(Request<Inbound>, Asked), Fault> {
     const ODD: Fault = Fault { kind: Kind::Malformed, detail: "The head cannot be read." };
     let method = bytes.get(head.method.clone()).and_then(|method| Method::from_bytes(method).ok()).ok_or(ODD)?;
     let target = bytes.get(head.target.clone()).map(|target| bytes.slice_ref(target)).ok_or(ODD)?;
-    let mut request = Request::new(());
+    let mut request = Request::new(body);
     *request.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| ODD)?;
     *request.headers_mut() = heads::fields(&bytes, &head.spans).ok_or(ODD)?;
     *request.version_mut() = head.version;

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
+use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
 pub use backup::{Copied, Copier, CopyError};
@@ -284,11 +285,11 @@ impl Store for EmbeddedStore {
     }
 
     fn write<'a>(&'a self, id: &'a OperationId, expect: Expect, record: &'a Record) -> Reply<'a, Written> {
-        Box::pin(self.change(id, expect, Some(record)))
+        in_box(|| self.change(id, expect, Some(record)))
     }
 
     fn remove<'a>(&'a self, id: &'a OperationId, fence: Fence) -> Reply<'a, Written> {
-        Box::pin(self.change(id, Expect::Fence(fence), None))
+        in_box(|| self.change(id, Expect::Fence(fence), None))
     }
 
     fn list(&self, from: Cursor, limit: usize) -> Reply<'_, Page> {

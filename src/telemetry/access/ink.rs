@@ -54,6 +54,16 @@ impl<'a> Ink<'a> {
         }
     }
 
+    /// The first ones of these bytes, written with the others behind them: what follows is written over those.
+    #[inline]
+    fn first<const N: usize>(&mut self, count: usize, bytes: &[u8; N]) {
+        let rest = std::mem::take(&mut self.rest);
+        if let Some(place) = rest.first_chunk_mut() {
+            *place = *bytes;
+            self.rest = rest.get_mut(count..).unwrap_or_default();
+        }
+    }
+
     #[inline]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         if let Some((place, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
@@ -77,9 +87,11 @@ impl<'a> Ink<'a> {
     }
 
     pub(super) fn hex(&mut self, bytes: [u8; 6]) {
-        let mut digits = [[0; 2]; 6];
-        digits.iter_mut().zip(bytes).for_each(|(digits, byte)| *digits = pair(byte));
-        self.bytes(digits.as_flattened());
+        let mut digits = [0; 12];
+        for (digits, byte) in digits.as_chunks_mut().0.iter_mut().zip(bytes) {
+            *digits = pair(byte);
+        }
+        self.fixed(&digits);
     }
 
     pub(super) fn address(&mut self, address: IpAddr) {
@@ -98,7 +110,7 @@ impl<'a> Ink<'a> {
             }
             length += count + 1;
         }
-        self.bytes(&text[..length - 1]);
+        self.first(length - 1, &text);
     }
 
     #[cold]

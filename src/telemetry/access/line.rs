@@ -45,7 +45,7 @@ pub struct Line<'a> {
     pub user_agent: Option<&'a [u8]>,
 }
 
-/// What all of a line but the values of clients takes at most: names, numbers, addresses.
+/// What all of a line but the values of clients takes at most: names, numbers, addresses; and room to spare.
 const FIXED: usize = 768;
 
 impl Line<'_> {
@@ -81,7 +81,7 @@ impl Line<'_> {
         ink.fixed(b",\"protocol\":\"");
         ink.bytes(self.protocol.as_bytes());
         ink.fixed(b"\",\"status\":");
-        ink.number(self.status.into());
+        ink.padded::<3>(self.status.into());
         ink.fixed(b",\"bytes\":");
         ink.number(self.bytes);
         ink.fixed(b",\"duration\":");
@@ -116,7 +116,7 @@ impl Line<'_> {
         ink.fixed(b" ");
         ink.bytes(self.protocol.as_bytes());
         ink.fixed(b"\" ");
-        ink.number(self.status.into());
+        ink.padded::<3>(self.status.into());
         ink.fixed(b" ");
         ink.number(self.bytes);
         ink.fixed(b" \"-\" \"");
@@ -160,13 +160,20 @@ fn quoted(ink: &mut Ink<'_>, value: Option<&[u8]>) {
 }
 
 /// A value in its marks, or what stands for none.
-fn optional<'a, T>(ink: &mut Ink<'a>, value: Option<T>, mark: &[u8], none: &[u8], spell: impl FnOnce(&mut Ink<'a>, T)) {
+#[inline]
+fn optional<'a, T, const MARK: usize, const NONE: usize>(
+    ink: &mut Ink<'a>,
+    value: Option<T>,
+    mark: &[u8; MARK],
+    none: &[u8; NONE],
+    spell: impl FnOnce(&mut Ink<'a>, T),
+) {
     match value {
-        None => ink.bytes(none),
+        None => ink.fixed(none),
         Some(value) => {
-            ink.bytes(mark);
+            ink.fixed(mark);
             spell(ink, value);
-            ink.bytes(mark);
+            ink.fixed(mark);
         }
     }
 }

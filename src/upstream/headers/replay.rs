@@ -25,9 +25,12 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
     let connection = if headers.contains_key(CONNECTION) { Kinds::CONNECTION } else { Kinds::default() };
     let ends = fields::Ends::of(headers, connection);
     let stays = |name: &HeaderName| {
+        let passing = is_passing(name) || (origin.is_none() && is_to_pages(name));
+        if *name == CONTENT_LENGTH || passing && !allow.contains(name) {
+            return false;
+        }
         let kind = Kinds::one(name);
-        let ours = ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)) || *name == CONTENT_LENGTH;
-        !ours && (!(is_passing(name) || (origin.is_none() && is_to_pages(name))) || allow.contains(name))
+        !(ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)))
     };
     let staying: Vec<_> = headers.iter().filter(|(name, _)| stays(name)).collect();
     // They share one piece of memory.
@@ -48,18 +51,14 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
 /// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
 ///
 /// What was said to the pages of one origin is repeated to no other: `origin` is the one that this request came from.
-pub fn replayed(
-    recorded: Vec<(Bytes, Bytes)>,
-    allow: &[HeaderName],
-    origin: Option<&HeaderValue>,
-) -> Option<HeaderMap> {
+pub fn replayed(recorded: &[(Bytes, Bytes)], allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<HeaderMap> {
     let first = recorded.iter().find(|(name, _)| name == RECORDED_ORIGIN).map(|(_, value)| value.clone());
     let same = first.is_some() && first.as_deref() == origin.map(HeaderValue::as_bytes);
     let mut headers = HeaderMap::with_capacity(recorded.len() + 4);
-    for (name, value) in recorded.into_iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
-        let name = heads::name(&name)?;
+    for (name, value) in recorded.iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
+        let name = heads::name(name)?;
         if same || !is_to_pages(&name) || allow.contains(&name) {
-            headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
+            headers.append(name, HeaderValue::from_maybe_shared(value.clone()).ok()?);
         }
     }
     if first.is_some() {

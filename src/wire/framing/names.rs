@@ -99,14 +99,23 @@ static PATTERNS: [Pattern; TEXTS.len()] = {
     patterns
 };
 
+/// How many there are.
+const COUNT: u8 = {
+    let mut count = 0;
+    while (count as usize) < TEXTS.len() {
+        count += 1;
+    }
+    count
+};
+
 /// Where the names of each length begin; the next length's beginning is their end.
-const BEGINS: [usize; LONGEST + 2] = {
-    let mut begins = [TEXTS.len(); LONGEST + 2];
-    let mut at = TEXTS.len();
+static BEGINS: [u8; LONGEST + 2] = {
+    let mut begins = [COUNT; LONGEST + 2];
+    let mut at = COUNT;
     while at > 0 {
         at -= 1;
         let mut length = 0;
-        while length <= TEXTS[at].len() {
+        while length <= TEXTS[at as usize].len() {
             begins[length] = at;
             length += 1;
         }
@@ -139,11 +148,16 @@ impl Known {
 
     /// The name of these bytes, in any case, if it is known.
     pub fn of(name: &[u8]) -> Option<Self> {
-        let (from, to) = (*BEGINS.get(name.len())?, *BEGINS.get(name.len() + 1)?);
+        let [mut place, end] = *BEGINS.get(name.len()..)?.first_chunk()?;
         let words = words(name);
-        let is = |pattern: &Pattern| (0..3).all(|at| words[at] | pattern.cases[at] == pattern.words[at]);
-        let place = PATTERNS.get(from..to)?.iter().position(is)?;
-        u8::try_from(from + place).ok().map(Self)
+        while place < end {
+            let Pattern { words: of, cases } = PATTERNS.get(usize::from(place))?;
+            if (0..3).fold(0, |differs, at| differs | (words[at] | cases[at]) ^ of[at]) == 0 {
+                return Some(Self(place));
+            }
+            place += 1;
+        }
+        None
     }
 
     /// The name itself.
