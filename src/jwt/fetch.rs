@@ -98,7 +98,8 @@ fn question(url: &Uri) -> Result<Request<Empty<Bytes>>, String> {
     request.body(Empty::new()).map_err(|error| error.to_string())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::net::TcpListener;
 
