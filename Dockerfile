@@ -1,4 +1,5 @@
-# The gateway in an image: built with the pinned toolchain, run by an ordinary user on a slim Debian.
+# The gateway in an image: built with the pinned toolchain, laid out after a training run (deploy/build), run by an ordinary
+# user on a slim Debian.
 #
 #   docker build -t oncegate .
 #   docker run -p 8080:8080 -v "$PWD/oncegate.yaml:/etc/oncegate/oncegate.yaml:ro" -v oncegate:/var/lib/oncegate oncegate
@@ -6,18 +7,22 @@
 # The file has to say `listen: 0.0.0.0:8080`: what listens on 127.0.0.1 cannot be reached from outside the container.
 
 FROM rust:1.95-bookworm AS build
+# The training run is over Redis too.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends redis-server && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
 COPY src ./src
 COPY benches ./benches
-RUN cargo build --release --locked --bin oncegate
+COPY deploy/build ./deploy/build
+RUN deploy/build
 
 FROM debian:bookworm-slim
 RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin oncegate \
     && install -d -o oncegate -g oncegate -m 0750 /var/lib/oncegate /etc/oncegate
 # The authorities that vouch for `https://` servers.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /build/target/release/oncegate /usr/local/bin/oncegate
+COPY --from=build /build/target/trained/oncegate /usr/local/bin/oncegate
 
 USER 10001
 WORKDIR /var/lib/oncegate

@@ -49,8 +49,8 @@ fn log(format: Format) -> AccessLog {
 }
 
 #[library_benchmark]
-#[bench::json(args = (Format::Json,), setup = log, config = at_most(457_000))]
-#[bench::combined(args = (Format::Combined,), setup = log, config = at_most(401_000))]
+#[bench::json(args = (Format::Json,), setup = log, config = at_most(325_000))]
+#[bench::combined(args = (Format::Combined,), setup = log, config = at_most(312_000))]
 fn hundred_lines(log: AccessLog) -> AccessLog {
     let pen = log.pen(0).unwrap();
     (0..COUNTED).for_each(|at| pen.write(black_box(&line(1_764_499_749_000 + at))));

@@ -77,7 +77,7 @@ fn known(route: &str) -> (Case, Arc<Record>) {
 }
 
 #[library_benchmark]
-#[bench::replay(args = ("create-order",), setup = known, config = at_most(1_170))]
+#[bench::replay(args = ("create-order",), setup = known, config = at_most(410))]
 fn admit_again((case, record): (Case, Arc<Record>)) -> (Case, Arc<Record>, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))

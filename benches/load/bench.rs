@@ -10,7 +10,7 @@ use crate::Arguments;
 use crate::generator::{Load, Pace, Sent};
 use crate::goals::Table;
 use crate::processes::own_time;
-use crate::requests::{HELD, HELD_BEGIN, POOL, POOL_BEGINS, Workload};
+use crate::requests::{HELD, HELD_BEGIN, Looks, POOL, POOL_BEGINS, Workload};
 use crate::servers::{Running, Server, Setup, Tuning, Used};
 use crate::upstream::{Executions, Upstream};
 
@@ -20,6 +20,8 @@ pub(crate) struct Bench {
     pub(crate) connections: usize,
     /// Requests a second where they are paced.
     pub(crate) rate: u32,
+    /// What its requests look like.
+    pub(crate) looks: Looks,
     pub(crate) setup: Setup,
     pub(crate) upstream: Upstream,
     pub(crate) table: Table,
@@ -82,6 +84,7 @@ impl Bench {
             rounds: arguments.rounds,
             connections: arguments.connections,
             rate: arguments.rate,
+            looks: if arguments.train { Looks::Training } else { Looks::Measured },
             setup: Setup { upstream: upstream.port(), gateway },
             upstream,
             table: Table::default(),
@@ -100,6 +103,7 @@ impl Bench {
             connections: self.connections,
             outstanding: self.connections,
             workload,
+            looks: self.looks,
             prefix: format!("load-{:04}", self.loads.fetch_add(1, Ordering::Relaxed)),
             first: 0,
             pace,

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
-use crate::requests::{Expect, Requests, Workload};
+use crate::requests::{Expect, Looks, Requests, Workload};
 use crate::upstream::read_message;
 
 /// A load that takes so much longer than it should ends the run.
@@ -29,6 +29,7 @@ pub(crate) struct Load {
     /// How many requests may be under way at once, where that is fewer than there are connections.
     pub(crate) outstanding: usize,
     pub(crate) workload: Workload,
+    pub(crate) looks: Looks,
     /// What its keys begin with, and the number of its first own one.
     pub(crate) prefix: String,
     pub(crate) first: u64,
@@ -215,7 +216,7 @@ fn due_at(rate: u32, n: u64) -> Duration {
 async fn client(mut connection: TcpStream, turns: Arc<Turns>) -> Result<TcpStream> {
     connection.set_nodelay(true)?;
     let load = &turns.load;
-    let (mut requests, mut answer) = (Requests::new(&load.prefix), Vec::with_capacity(1024));
+    let (mut requests, mut answer) = (Requests::new(&load.prefix, load.looks), Vec::with_capacity(1024));
     while let Some(turn) = turns.next().await? {
         let asked = load.workload.asked(turn.number, load.first, load.lag());
         connection.write_all(requests.write(asked)?).await?;

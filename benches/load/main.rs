@@ -15,6 +15,7 @@ mod rounds;
 mod servers;
 mod soak;
 mod start;
+mod training;
 mod upstream;
 
 use std::path::PathBuf;
@@ -48,6 +49,9 @@ struct Arguments {
     /// Instead of all that: a mixed load for so many minutes.
     #[arg(long)]
     soak: Option<usize>,
+    /// Instead of all that: what a build that counts is to see (`deploy/build`).
+    #[arg(long)]
+    train: bool,
     /// Another build of oncegate than this tree's.
     #[arg(long)]
     gateway: Option<PathBuf>,
@@ -101,6 +105,9 @@ impl Part {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut bench = Bench::new(&arguments)?;
+    if arguments.train {
+        return training::run(&bench);
+    }
     if let Some(minutes) = arguments.soak {
         return soak::measure(&bench, minutes);
     }

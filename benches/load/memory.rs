@@ -13,7 +13,7 @@ use crate::bench::Bench;
 use crate::generator::Pace;
 use crate::processes::own_memory;
 use crate::requests::Workload::Unique;
-use crate::requests::{Requests, ask};
+use crate::requests::{Looks, Requests, ask};
 use crate::servers::Server::{self, Lua, Nginx, Redis};
 use crate::servers::{Running, Tuning};
 
@@ -64,7 +64,7 @@ fn redis_a_key(bench: &Bench, server: Server) -> Result<f64> {
 
 /// Resident memory in MiB when so many connections are open, each of which has sent one order.
 fn after(running: &Running, connections: &mut Vec<TcpStream>, wanted: u64) -> Result<f64> {
-    let mut requests = Requests::new("memory");
+    let mut requests = Requests::new("memory", Looks::Measured);
     for number in connections.len() as u64..wanted {
         let mut connection = TcpStream::connect(("127.0.0.1", running.port))?;
         ask(&mut connection, &mut requests, number).with_context(|| format!("connection {number}"))?;

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
+use crate::training;
+
 /// Keys that loads of repetitions send again and again; their numbers begin here.
 pub(crate) const POOL: u64 = 1_000;
 pub(crate) const POOL_BEGINS: u64 = 9_000_000_000;
@@ -44,10 +46,21 @@ pub(crate) enum Workload {
 
 /// Where a request goes.
 #[derive(Debug, Clone, Copy)]
-enum Route {
+pub(crate) enum Route {
     Orders,
+    /// The same order in other words, where there are such.
+    Respelled,
     Prints,
     Plain,
+}
+
+/// What requests look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// As they are measured.
+    Measured,
+    /// As they are while a build is trained: other fields, other bodies.
+    Training,
 }
 
 /// What must be answered.
@@ -70,7 +83,10 @@ impl Workload {
     /// The `n`-th request. `lag`: how many requests after an order its repetition comes, where there is no pool.
     pub(crate) fn asked(self, n: u64, first: u64, lag: u64) -> Asked {
         let own = |route| Asked { route, number: first + n, expect: Expect::Done };
-        let again = |number| Asked { route: Route::Orders, number, expect: Expect::Replayed };
+        let again = |number: u64| {
+            let route = if number.is_multiple_of(2) { Route::Orders } else { Route::Respelled };
+            Asked { route, number, expect: Expect::Replayed }
+        };
         match self {
             Self::Fingerprint => own(Route::Prints),
             Self::Plain => own(Route::Plain),
@@ -92,13 +108,21 @@ impl Workload {
 pub(crate) struct Requests {
     prefix: String,
     key: Vec<u8>,
-    routes: [(Vec<u8>, Vec<Range<usize>>); 3],
+    routes: [(Vec<u8>, Vec<Range<usize>>); 4],
 }
 
 impl Requests {
-    pub(crate) fn new(prefix: &str) -> Self {
+    pub(crate) fn new(prefix: &str, looks: Looks) -> Self {
         let key = "k".repeat(prefix.len() + 1 + DIGITS);
-        let routes = [Route::Orders, Route::Prints, Route::Plain].map(|route| written(route, &key));
+        let routes = [Route::Orders, Route::Respelled, Route::Prints, Route::Plain];
+        let routes = routes.map(|route| {
+            let request = match looks {
+                Looks::Measured => request(route, &key),
+                Looks::Training => training::request(route, &key),
+            };
+            let places = request.match_indices(&key).map(|(at, _)| at..at + key.len()).collect();
+            (request.into_bytes(), places)
+        });
         Self { prefix: prefix.to_owned(), key: Vec::new(), routes }
     }
 
@@ -131,21 +155,33 @@ impl Requests {
     }
 }
 
-fn written(route: Route, key: &str) -> (Vec<u8>, Vec<Range<usize>>) {
-    let (path, named) = match route {
-        Route::Orders => ("/orders", format!("Idempotency-Key: {key}\r\n")),
-        Route::Prints => ("/prints", String::new()),
-        Route::Plain => ("/plain", format!("Idempotency-Key: {key}\r\n")),
-    };
+impl Route {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Orders | Self::Respelled => "/orders",
+            Self::Prints => "/prints",
+            Self::Plain => "/plain",
+        }
+    }
+
+    /// The line with the key, where there is one.
+    pub(crate) fn key_line(self, key: &str) -> String {
+        match self {
+            Self::Prints => String::new(),
+            Self::Orders | Self::Respelled | Self::Plain => format!("Idempotency-Key: {key}\r\n"),
+        }
+    }
+}
+
+fn request(route: Route, key: &str) -> String {
+    let (path, named) = (route.path(), route.key_line(key));
     let order = String::from_utf8_lossy(BODY_BEGINS).into_owned() + key + "\",\"sku\":\"tea\",\"count\":2,\"note\":\"";
     let body = format!("{order}{}\"}}", "n".repeat(BODY_BYTES - order.len() - 2));
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: api.example.com\r\nContent-Type: application/json\r\nAccept: */*\r\n\
          User-Agent: load\r\nX-Customer-Id: 42\r\n{named}Content-Length: {BODY_BYTES}\r\n\r\n"
     );
-    let request = head + &body;
-    let places = request.match_indices(key).map(|(at, _)| at..at + key.len()).collect();
-    (request.into_bytes(), places)
+    head + &body
 }
 
 /// Sends one order and waits for its answer.

@@ -10,7 +10,7 @@ use oncegate::clock::Clock;
 use crate::bench::Bench;
 use crate::goals::median;
 use crate::processes::Process;
-use crate::requests::{Requests, ask};
+use crate::requests::{Looks, Requests, ask};
 use crate::servers::Server::{self, Embedded, Nginx, Redis};
 use crate::servers::Tuning;
 
@@ -32,7 +32,7 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
 fn first_answer(bench: &Bench, server: Server, number: u64) -> Result<f64> {
     let running = server.place(&bench.setup)?;
     let (mut command, port, stop) = running.command(&bench.setup, &Tuning::default())?;
-    let mut requests = Requests::new("start");
+    let mut requests = Requests::new("start", Looks::Measured);
     let begun = Clock::instant();
     let _gateway = Process::spawn(&mut command, &running.log(), stop)?;
     loop {

@@ -19,6 +19,10 @@ use crate::clock::Clock;
 /// close sooner. Servers that do so after a time wait for seconds; under load, connections rest for a moment only.
 const REST: Duration = Duration::from_millis(20);
 
+/// How much of it comes back with each tidying, once a second, after a server has closed one sooner: all within ten
+/// minutes.
+const FORGIVEN: Duration = Duration::from_micros(34);
+
 /// One worker's connections to one address of a server.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -45,7 +49,7 @@ pub(super) struct Pool {
 struct Lying {
     /// Oldest first.
     connections: VecDeque<Idle>,
-    /// After what rest a connection is looked at. A server that has closed one sooner may do so again.
+    /// After what rest a connection is looked at. A server that has closed one sooner may do so again, for a while.
     restless: Duration,
 }
 
@@ -55,10 +59,17 @@ struct Idle {
     since: Instant,
 }
 
+impl Lying {
+    /// Forgets a little of how soon a server has closed one.
+    fn forgive(&mut self) {
+        self.restless = (self.restless + FORGIVEN).min(REST);
+    }
+}
+
 impl Pool {
     pub(super) fn new(server: &Server, address: SocketAddr, settings: &Settings, tasks: &TaskTracker) -> Self {
         let way = Arc::new(Way::new(server, address, settings));
-        let shared = || http2::Connections::new(Arc::clone(&way), settings);
+        let shared = || http2::Connections::new(Arc::clone(&way), settings, tasks);
         Self {
             authority: HeaderValue::from_str(way.authority()).ok(),
             shared: (settings.protocol == Protocol::Http2).then(shared),
@@ -103,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// Closes the idle connections that will not be used again.
+    /// Closes the idle connections that will not be used again, and forgets by and by that some closed early.
     pub(super) fn tidy(&self) {
         if let Some(shared) = &self.shared {
             shared.tidy();
@@ -111,6 +122,7 @@ impl Pool {
         let now = Clock::instant();
         if let Some(idle) = self.idle().as_mut() {
             idle.connections.retain_mut(|idle| !self.is_past(idle, now));
+            idle.forgive();
         }
     }
 
@@ -139,5 +151,23 @@ impl Pool {
 
     fn idle(&self) -> MutexGuard<'_, Option<Lying>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_early_close_is_forgotten_within_ten_minutes() {
+        let mut lying = Lying { connections: VecDeque::new(), restless: Duration::ZERO };
+        for _ in 0..300 {
+            lying.forgive();
+        }
+        assert!(lying.restless > REST / 3 && lying.restless < REST, "{:?}", lying.restless);
+        for _ in 0..300 {
+            lying.forgive();
+        }
+        assert_eq!(lying.restless, REST);
     }
 }

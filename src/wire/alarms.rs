@@ -22,7 +22,7 @@ pub struct Lent {
 }
 
 impl Alarms {
-    /// One of them. It may wake whoever used it before once more.
+    /// One of them.
     pub fn lend(&self) -> Lent {
         let alarm = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         Lent { alarm, owner: self.clone() }
@@ -40,6 +40,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let mut kept = self.owner.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT {
+            self.alarm.forget();
             kept.push(std::mem::take(&mut self.alarm));
         }
     }
@@ -48,10 +49,30 @@ impl Drop for Lent {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::task::Wake;
     use std::time::Duration;
 
     use super::*;
     use crate::clock::Clock;
+
+    struct Task;
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[tokio::test]
+    async fn a_timer_that_is_kept_holds_no_task() {
+        let (alarms, task) = (Alarms::default(), Arc::new(Task));
+        let waker = Arc::clone(&task).into();
+        let mut lent = alarms.lend();
+        let late = Clock::instant() + Duration::from_mins(1);
+        assert!(lent.poll_until(&mut Context::from_waker(&waker), late).is_pending());
+        drop(waker);
+        assert_eq!(Arc::strong_count(&task), 2);
+        drop(lent);
+        assert_eq!((Arc::strong_count(&task), alarms.0.lock().unwrap().len()), (1, 1));
+    }
 
     #[tokio::test]
     async fn a_timer_that_was_used_before_rings_at_the_time_of_its_next_user() {

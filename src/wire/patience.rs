@@ -1,7 +1,7 @@
 //! How long somebody's bytes are waited for: between two of them, and in all. Whose bytes they are is not its matter.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep_until};
@@ -27,6 +27,13 @@ impl Alarm {
             }
             // It was set to an earlier time, which nobody waits for any longer.
             sleep.as_mut().reset(wanted);
+        }
+    }
+
+    /// Lets go of the task that would be woken. Until then its memory stays, also when it has long ended.
+    pub fn forget(&mut self) {
+        if let Some(sleep) = &mut self.0 {
+            let _ = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 }

@@ -1,18 +1,23 @@
 //! Requests that share HTTP/2 connections: how many, what each says, and that none is in another's way.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Method, Version};
+use http::{Method, Response, Version};
 use http_body_util::BodyExt;
+use oncegate::telemetry::Metrics;
 use oncegate::tls::client::Settings as Tls;
-use oncegate::upstream::{Outgoing, Protocol, Upstream};
-use oncegate::wire::Cut;
+use oncegate::upstream::{Fleet, Outgoing, Protocol, SystemResolver, Upstream};
+use oncegate::wire::{Cut, Inbound, feed};
 use rustls::version::{TLS12, TLS13};
+use tokio::net::TcpListener;
 use tokio::sync::{Barrier, Semaphore};
+use tokio_util::task::TaskTracker;
 
 use super::certificates::{Authority, server};
 use super::http2_server::{Http2Server, Script, saying};
@@ -212,4 +217,43 @@ async fn a_connection_that_idled_too_long_is_not_used() {
         ordered(&client).await;
     }
     assert_eq!(server.seen().connections, 3);
+}
+
+/// A server that answers as soon as it has a request's head, and reads the body from then on. Counts bodies read whole.
+async fn hasty() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, read) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&read);
+    tokio::spawn(async move {
+        let mut requests = h2::server::handshake(listener.accept().await.unwrap().0).await.unwrap();
+        while let Some(Ok((request, mut respond))) = requests.accept().await {
+            let mut answer = respond.send_response(Response::new(()), false).unwrap();
+            answer.send_data(Bytes::from_static(b"made"), true).unwrap();
+            let (mut body, count) = (request.into_body(), Arc::clone(&count));
+            tokio::spawn(async move {
+                let _answer = answer;
+                while let Some(Ok(_)) = body.data().await {}
+                count.fetch_add(usize::from(body.is_end_stream()), Ordering::SeqCst);
+            });
+        }
+    });
+    (address, read)
+}
+
+#[tokio::test]
+async fn the_rest_of_a_request_behind_its_whole_answer_is_waited_for() {
+    let (address, read) = hasty().await;
+    let tasks = TaskTracker::new();
+    let fleet =
+        Fleet::new(settings(&[address.port()], Protocol::Http2, None), 1, Arc::new(SystemResolver), tasks.clone());
+    let client = Upstream::of(&Arc::new(fleet), 0);
+    let (feeder, feed) = feed(None);
+    let sent = Inbound::fed(feed, Duration::from_mins(1), &Arc::new(Metrics::new().unwrap()));
+    let answer = client.send(order().map(|_| Outgoing::Streaming(sent))).await.unwrap();
+    assert_eq!(body(answer).await.unwrap(), "made");
+    tasks.close();
+    assert_eq!((tasks.is_empty(), read.load(Ordering::SeqCst)), (false, 0));
+    feeder.end(Ok(()), &Context::from_waker(Waker::noop()));
+    tokio::time::timeout(Duration::from_secs(20), tasks.wait()).await.expect("it never ends");
+    until(|| read.load(Ordering::SeqCst) == 1).await;
 }

@@ -96,6 +96,8 @@ pub(super) async fn pass(mut body: Outgoing, mut stream: SendStream<Bytes>) {
             None => {
                 // If the stream is over, so is the answer; whoever waits for that one hears of it.
                 let _ = stream.send_data(Bytes::new(), true);
+                // The connection writes it in its own next turn, which a stop that waits for this task may not give it.
+                tokio::task::yield_now().await;
                 None
             }
         };

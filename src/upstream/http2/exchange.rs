@@ -11,7 +11,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGR
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::super::headers::Added;
 use super::super::outcome::{Tried, judge_stream};
@@ -20,13 +20,15 @@ use super::body::{self, Body};
 use super::connection::{Connection, Slot};
 use crate::wire::fields;
 
-/// Sends a request and waits for the head of its answer. Dropped, it resets the stream, and no other one.
+/// Sends a request and waits for the head of its answer. Dropped, it resets the stream, and no other one. What is still
+/// sent behind the answer is among `tasks`.
 pub(super) async fn exchange(
     connection: &Connection,
     slot: Slot,
     scheme: &str,
     request: &mut Request<Outgoing>,
     added: Option<&Added>,
+    tasks: &TaskTracker,
 ) -> Result<Response<Incoming>, Tried> {
     if slot.is_alone() {
         // The connection lay idle, and the server may have closed it meanwhile. The event loop hears of that in one turn,
@@ -54,7 +56,7 @@ pub(super) async fn exchange(
         }
         streaming => {
             let streaming = std::mem::replace(streaming, Outgoing::Whole(Bytes::new()));
-            Some(AbortOnDropHandle::new(tokio::spawn(body::pass(streaming, stream))))
+            Some(AbortOnDropHandle::new(tasks.spawn(body::pass(streaming, stream))))
         }
     };
     let (answer, begun) = listen(answer).await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use http::{Request, Response};
+use tokio_util::task::TaskTracker;
 
 pub(super) use body::Body;
 use connection::{Connection, Slot};
@@ -30,6 +31,8 @@ pub(super) struct Connections {
     way: Arc<Way>,
     idle_timeout: Duration,
     connection_age: Duration,
+    /// What goes on when its request is answered.
+    tasks: TaskTracker,
     state: Arc<Mutex<State>>,
 }
 
@@ -44,9 +47,9 @@ struct State {
 type Dial = Shared<BoxFuture<'static, Result<Connection, NotSent>>>;
 
 impl Connections {
-    pub(super) fn new(way: Arc<Way>, settings: &Settings) -> Self {
+    pub(super) fn new(way: Arc<Way>, settings: &Settings, tasks: &TaskTracker) -> Self {
         let (idle_timeout, connection_age) = (settings.idle_timeout, settings.connection_age);
-        Self { way, idle_timeout, connection_age, state: Arc::default() }
+        Self { way, idle_timeout, connection_age, tasks: tasks.clone(), state: Arc::default() }
     }
 
     /// Lets go of the connections that will not be used again; what is under way on them ends as it will.
@@ -68,7 +71,7 @@ impl Connections {
         let mut why = None;
         for _ in 0..TRIES {
             let (connection, slot) = self.connection().await.map_err(Tried::Returned)?;
-            match exchange::exchange(&connection, slot, self.way.scheme(), request, added).await {
+            match exchange::exchange(&connection, slot, self.way.scheme(), request, added, &self.tasks).await {
                 Err(Tried::Returned(reason)) => {
                     // Whatever keeps it from taking this request keeps it from the next.
                     self.state().open.retain(|open| !open.is(&connection));
