@@ -2,7 +2,7 @@
 //! wait for their work. What that is, they are told.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
@@ -19,10 +19,12 @@ pub(super) struct Asking {
 /// A thread that waits for its work. One that is given none ends, and is waited for.
 pub(super) struct Hand<W> {
     work: Option<oneshot::Sender<W>>,
+    /// Says that it has all it needs.
+    ready: mpsc::Receiver<()>,
     thread: Option<Thread>,
 }
 
-/// Fails only before its work begins.
+/// Fails only before it is ready.
 type Thread = JoinHandle<io::Result<()>>;
 
 impl Asking {
@@ -69,8 +71,12 @@ impl<W: Send + 'static> Hand<W> {
         run: impl FnOnce(W) -> F + Send + 'static,
     ) -> Result<Self, StartError> {
         let (work, given) = oneshot::channel();
+        let (has_all, ready) = mpsc::channel();
         let live = move || {
-            runtime()?.block_on(async move {
+            let runtime = runtime()?;
+            // Nobody hears it where the start has failed meanwhile.
+            has_all.send(()).unwrap_or_default();
+            runtime.block_on(async move {
                 tokio::spawn(preparation);
                 if let Ok(work) = given.await {
                     run(work).await;
@@ -79,12 +85,12 @@ impl<W: Send + 'static> Hand<W> {
             Ok(())
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(live).map_err(StartError::Thread)?;
-        Ok(Self { work: Some(work), thread: Some(thread) })
+        Ok(Self { work: Some(work), ready, thread: Some(thread) })
     }
 
-    /// Gives it its work.
+    /// Gives it its work, once it is ready: what it was given before it failed would be lost in silence.
     pub(super) fn set_to(mut self, work: W) -> Result<Thread, StartError> {
-        let taken = self.work.take().is_some_and(|hand| hand.send(work).is_ok());
+        let taken = self.ready.recv().is_ok() && self.work.take().is_some_and(|hand| hand.send(work).is_ok());
         match self.thread.take() {
             Some(thread) if taken => Ok(thread),
             thread => Err(why_it_ended(thread)),

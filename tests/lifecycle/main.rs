@@ -18,6 +18,8 @@ mod drain;
 mod reload;
 mod rolling;
 mod service;
+#[cfg(target_os = "linux")]
+mod threads;
 mod watch;
 
 use gateway::Gateway;
