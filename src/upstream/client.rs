@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::behalf::Behalf;
 use super::connection::Connection;
 use super::fleet::Fleet;
+use super::headers::take_away;
 use super::outcome::Tried;
 use super::pool::Pool;
 use super::resolve::SystemResolver;
@@ -166,11 +167,11 @@ fn for_the_wire(request: &mut Request<Outgoing>) {
     }
     let length = if request.body().is_end_stream() { Some(0) } else { request.body().size_hint().exact() };
     let Some(length) = length else {
-        request.headers_mut().remove(CONTENT_LENGTH);
+        take_away(request.headers_mut(), &CONTENT_LENGTH);
         request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         return;
     };
-    request.headers_mut().remove(TRANSFER_ENCODING);
+    take_away(request.headers_mut(), &TRANSFER_ENCODING);
     // Where a body is expected, its absence is said (RFC 9110, 8.6). A chunked body of no bytes ends up here too.
     let expected = length > 0 || matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     let said = request.headers().get(CONTENT_LENGTH);
@@ -190,5 +191,14 @@ mod tests {
         crosses_threads::<Upstream>();
         crosses_threads::<Incoming>();
         crosses_threads::<Failure>();
+    }
+
+    #[test]
+    fn framing_that_goes_moves_no_other_field() {
+        let request = Request::post("/").header("transfer-encoding", "chunked").header("x-a", "1").header("x-b", "2");
+        let mut request = request.body(Outgoing::Whole(bytes::Bytes::from_static(b"abc"))).unwrap();
+        for_the_wire(&mut request);
+        let names: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["x-a", "x-b", "content-length"]);
     }
 }

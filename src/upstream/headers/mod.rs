@@ -114,6 +114,13 @@ fn without(headers: HeaderMap, gone: impl Fn(&HeaderName, &HeaderValue) -> bool)
     kept
 }
 
+/// Takes a field away; the others keep their order.
+pub(super) fn take_away(headers: &mut HeaderMap, gone: &HeaderName) {
+    if headers.contains_key(gone) {
+        *headers = without(std::mem::take(headers), |name, _| name == gone);
+    }
+}
+
 /// The origin of the page that asks, if one does: the field's one line. The fields are of these kinds.
 pub fn origin(headers: &HeaderMap, kinds: Kinds) -> Option<&HeaderValue> {
     if !kinds.any(Kinds::ORIGIN) {

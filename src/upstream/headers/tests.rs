@@ -49,6 +49,12 @@ fn lines<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a [u8]> {
 }
 
 #[test]
+fn a_state_without_its_trace_moves_no_other_field() {
+    let came: Lines<'_> = &[("tracestate", b"a=1"), ("x-a", b"1"), ("x-b", b"2"), ("x-c", b"3")];
+    assert_eq!(others(&outbound(&map(came), &hop(false))), came[1..]);
+}
+
+#[test]
 fn other_fields_keep_bytes_lines_and_order() {
     let came: Lines<'_> = &[
         ("host", b"shop.example"),

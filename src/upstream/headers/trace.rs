@@ -5,7 +5,7 @@ use std::num::NonZero;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Builder;
 
-use super::{Added, Kinds};
+use super::{Added, Kinds, take_away};
 use crate::clock::Clock;
 use crate::machine::hex_digits;
 
@@ -43,7 +43,7 @@ pub(super) fn set(headers: &mut HeaderMap, added: &mut Added, kinds: Kinds) -> G
     } else {
         // A state without its trace means nothing.
         if kinds.any(Kinds::TRACE) {
-            headers.remove(&TRACESTATE);
+            take_away(headers, &TRACESTATE);
         }
         // Sampled: a trace that begins unsampled would switch the tracing of most servers behind us off.
         hex_digits(&rand::random::<NonZero<u128>>().get().to_be_bytes(), &mut parent[3..35]);
