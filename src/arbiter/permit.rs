@@ -142,10 +142,10 @@ impl Permit {
 
     /// Writes down how the attempt ended.
     ///
+    /// No `async fn`, which would have the permit and the ending twice.
+    ///
     /// # Errors
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
-    ///
-    /// No `async fn`, which would have both of them twice.
     pub fn settle(mut self, ending: Ending) -> impl Future<Output = Result<Settled, Unsettled>> + Send {
         if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
             self.terms.route.attempt_took(Clock::lately().saturating_duration_since(begun));

@@ -73,6 +73,24 @@ fn orders_over_http2_are_done_once() {
 }
 
 #[test]
+fn what_the_gateway_adds_goes_over_http2_too() {
+    let server = Http2Server::start(saying("made"));
+    let text = format!("{}\nvia: edge", yaml(&format!("http://{}", server.address), "protocol: http2"));
+    let gateway = Gateway::start(&text.replace("header: Idempotency-Key", "query: order"));
+    assert_eq!(gateway.send(&Call::post("/orders?order=1").header("X-Last", "1").json("{}")).status, 201);
+    let arrived = server.seen().arrived;
+    let lines = |name: &str| -> Vec<&str> {
+        arrived[0].head.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    };
+    assert_eq!([lines("x-forwarded-for"), lines("x-forwarded-proto")], [["127.0.0.1"], ["http"]]);
+    assert_eq!([lines("x-forwarded-host"), lines("oncegate-attempt")], [["api.test"], ["1"]]);
+    let [operation, key] = ["oncegate-operation", "idempotency-key"].map(|name| lines(name).concat());
+    assert_eq!((operation.len(), key), (64, format!("og-{operation}")));
+    assert_eq!([lines("traceparent"), lines("x-request-id")].map(|lines| lines.concat().len()), [55, 36]);
+    assert!(lines("via").concat().starts_with("1.1 edge-"), "{:?}", lines("via"));
+}
+
+#[test]
 fn a_stream_refused_frees_the_key_and_a_stream_reset_leaves_doubt() {
     let server = FrameServer::start(|at| match at.connection {
         1 | 2 => vec![reset(at.stream, REFUSED_STREAM)],
