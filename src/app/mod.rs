@@ -129,13 +129,14 @@ pub fn serve(settings: Settings, file: &Path, logs: Logs) -> Result<Ended, Start
     if !access.finish(LAST_WRITES) {
         tracing::warn!("the access log was not written to its end: what it goes to does not take it");
     }
-    // Dropped, it would wait for the thread that waits for the drain.
-    runtime.shutdown_background();
     Ok(ended)
 }
 
 /// Who ends a process and then its group, as `timeout` does, sends one word twice. A person's second word comes later.
 const ECHO: Duration = Duration::from_millis(250);
+
+/// How often a stop looks whether a thread has ended.
+const LOOK: Duration = Duration::from_millis(2);
 
 struct Signals(Signal, Signal);
 
@@ -237,18 +238,20 @@ impl Running {
         Service::stopping();
         self.parts.closing.announced.cancel();
         tokio::time::sleep(delay).await;
-        if tokio::task::spawn_blocking(|| self.stop()).await.is_err() {
-            tracing::error!("the stop ended by a panic");
-        }
+        self.stop().await;
     }
 
     /// Takes no new connections, finishes and records what is under way, within `drain_timeout`. Operators can look on
     /// until the last worker has ended.
-    fn stop(mut self) {
+    async fn stop(mut self) {
         self.parts.closing.begun.cancel();
-        self.workers.drain(..).for_each(join);
+        for thread in self.workers.drain(..) {
+            end(thread).await;
+        }
         self.parts.end.cancel();
-        self.house.take().into_iter().for_each(join);
+        if let Some(thread) = self.house.take() {
+            end(thread).await;
+        }
     }
 }
 
@@ -261,7 +264,12 @@ impl Drop for Running {
     }
 }
 
-fn join(thread: JoinHandle<io::Result<()>>) {
+/// Waits for the end of a thread. It is looked for, since a thread that waited for it might not be had: a stop must not
+/// depend on one.
+async fn end(thread: JoinHandle<io::Result<()>>) {
+    while !thread.is_finished() {
+        tokio::time::sleep(LOOK).await;
+    }
     if thread.join().is_err() {
         tracing::error!("a thread ended by a panic");
     }

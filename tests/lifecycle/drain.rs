@@ -32,6 +32,29 @@ fn a_drain_finishes_and_records_what_is_under_way() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// A thread that has to be had for it might not be: then the stop would be none.
+#[test]
+fn a_drain_needs_no_further_thread() {
+    let gate = Gate::new();
+    let hold = gate.clone();
+    let upstream = ScriptedUpstream::start(move |_| Reply::whole(201, &[], "done").after(&hold));
+    let mut gateway = Gateway::start(&yaml(&upstream, "store: { kind: memory }\n", ""));
+    let call = Call::post("/orders").key("k-1").body("x");
+    let (address, tasks) = (gateway.address, format!("/proc/{}/task", gateway.pid()));
+    let threads = || std::fs::read_dir(&tasks).unwrap().count();
+    let before = threads();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| call.send(address));
+        upstream.wait_for_requests(1);
+        gateway.signal("TERM");
+        wait_until("no new connection is taken", || connect(address).is_err());
+        assert_eq!(threads(), before);
+        gate.open();
+        assert_eq!(first.join().unwrap().text(), "done");
+    });
+    assert!(gateway.wait().success());
+}
+
 #[test]
 fn a_drain_ends_in_time_and_leaves_a_doubt() {
     let upstream = ScriptedUpstream::start(|_| Reply::silence());
