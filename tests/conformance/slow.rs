@@ -124,9 +124,9 @@ impl Times {
 }
 
 /// What a busy machine adds to a probe, it adds on a gateway without slow clients, too: one is probed in turn with the
-/// other. It adds more where there is more to do: the slowest quarter is left out, which falls into the time when all of
-/// the crowd connects at once, and the others may take some times as much as there; half of all stay below the limit
-/// anyhow. A stall of the machine fails nothing, one of the gateway does.
+/// other. It adds more where there is more to do: most probes may take some times as much as there, and those that fall into
+/// the time when all of the crowd connects at once some times that; half of all stay below the limit anyhow. A stall of
+/// the machine fails nothing, one of the gateway does.
 fn is_shed(mode: &[&str], path: &str, limits: &[&str]) {
     let upstream = upstream();
     let (tried, calm) = (gateway(&upstream, LIMITS), gateway(&upstream, LIMITS));
@@ -141,7 +141,10 @@ fn is_shed(mode: &[&str], path: &str, limits: &[&str]) {
     assert!(shed >= f64::from(SLOW - LEFT), "only {shed} met the limit");
     let (median, most, calm) = (beside.percentile(50), beside.percentile(75), alone.percentile(95));
     assert!(median < PROBE, "half of the probes took {median:?} or more");
-    assert!(most < PROBE + 8 * calm, "a quarter of the probes took {most:?} or more, and {calm:?} elsewhere");
+    let limit = PROBE + 8 * calm;
+    assert!(most < limit, "a quarter of the probes took {most:?} or more, and {calm:?} elsewhere");
+    let worst = beside.percentile(95);
+    assert!(worst < 4 * limit, "5 % of the probes took {worst:?} or more, and {calm:?} elsewhere");
 }
 
 #[test]
