@@ -138,18 +138,15 @@ impl Arbiter {
             // Leases and expiries are told in the store's time, never in this machine's.
             self.store.time().await?;
         }
-        let (mut perhaps_seen, mut found) = (false, None);
-        // Before the filter: what that knows it finds by many looks, and the cache by one.
-        if let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
+        let perhaps_seen = self.ask_filter(id);
+        let mut found = None;
+        if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
             match self.slid(id, duplicate, terms).await {
                 Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
                 Met::Moved(newer) => found = self.catch_up(id, newer).await?,
             }
-        } else {
-            perhaps_seen = self.ask_filter(id);
-            if perhaps_seen || self.shared.lines.runs_here(id) {
-                found = self.seen_before(id).await?;
-            }
+        } else if perhaps_seen || self.shared.lines.runs_here(id) {
+            found = self.seen_before(id).await?;
         }
         // Of a further attempt over a doubt the filter was right.
         let presumed = perhaps_seen && found.is_none();
