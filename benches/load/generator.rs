@@ -165,7 +165,8 @@ impl Turns {
             let all = due_after(rate, span);
             let mut made = 0;
             while made < all {
-                let due = due_after(rate, turns.start.elapsed()).min(all);
+                // The first is due at once.
+                let due = (due_after(rate, turns.start.elapsed()) + 1).min(all);
                 turns.due.add_permits(usize::try_from(due - made).unwrap_or(0));
                 made = due;
                 std::thread::sleep(due_at(rate, due).saturating_sub(turns.start.elapsed()));
