@@ -23,15 +23,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::machine::NamespaceTag;
 use crate::store::Opened;
 use crate::telemetry::Metrics;
-use crate::wire::Inbound;
 use crate::wire::framing::Fault;
+use crate::wire::{Inbound, Step};
 
 /// What the operators' door is told.
 #[derive(Clone, PartialEq, Eq)]
@@ -109,7 +108,7 @@ pub struct Admin {
     arbiter: Arc<Arbiter>,
     metrics: Arc<Metrics>,
     store: Arc<Opened>,
-    leaving: CancellationToken,
+    leaving: Step,
     /// Calls whose bodies may be read at once.
     bodies: Semaphore,
 }
@@ -122,7 +121,7 @@ impl Admin {
         arbiter: Arc<Arbiter>,
         metrics: Arc<Metrics>,
         store: Arc<Opened>,
-        leaving: CancellationToken,
+        leaving: Step,
         connections: usize,
     ) -> Self {
         let bodies = Semaphore::new(connections.div_ceil(4));
@@ -173,7 +172,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 }
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    if admin.leaving.is_cancelled() {
+    if admin.leaving.is_taken() {
         return (StatusCode::SERVICE_UNAVAILABLE, "not ready: the gateway is stopping\n").into_response();
     }
     if (admin.rules)().ready == Ready::Process {

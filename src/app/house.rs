@@ -17,9 +17,9 @@ use crate::admin::{self, Admin, Ready};
 use crate::arbiter::{Arbiter, Sweep};
 use crate::clock::Clock;
 use crate::gateway::Gateway;
-use crate::server::{self, Closing, Connections, Doorway, Limits, Listener};
+use crate::server::{self, Connections, Doorway, Limits, Listener};
 use crate::store::{Health, Store};
-use crate::wire::{Client, Inbound};
+use crate::wire::{Client, Closing, Inbound};
 
 /// How often the clock is set by the store's, and the store is looked after.
 const TEND: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ pub(super) async fn run(work: Work, store: Arc<dyn Store>) {
     let operators = async {
         match listener {
             Some(listener) => operators(&parts, Arc::clone(&arbiter), listener).await,
-            None => parts.end.cancelled().await,
+            None => parts.end.taken().await,
         }
     };
     let time = async {
@@ -67,7 +67,7 @@ pub(super) async fn run(work: Work, store: Arc<dyn Store>) {
         tokio::join!(records, others, tend(&parts, &arbiter), announce(&parts, &arbiter, &workers))
     };
     let overdue = async {
-        parts.end.cancelled().await;
+        parts.end.taken().await;
         tokio::time::sleep(LAST_WRITES).await;
     };
     // Claims are withdrawn and doubts are counted until the operators' door has closed, which is after the last worker;

@@ -26,17 +26,17 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::arbiter;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::server::{self, Closing, Listener};
+use crate::server::{self, Listener};
 use crate::store::filter::Filter;
 use crate::store::{self, OpenError, Opened};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::{LinesLost, Logs, Metrics};
 use crate::tls;
+use crate::wire::{Closing, Step};
 use crew::Asking;
 use reload::Source;
 use state::{Live, State};
@@ -104,7 +104,7 @@ struct Parts {
     access: Arc<AccessLog>,
     closing: Closing,
     /// When the last worker has ended.
-    end: CancellationToken,
+    end: Step,
 }
 
 /// Runs the gateway until a signal ends it: the first SIGTERM or SIGINT drains, the second ends at once. SIGHUP reads the
@@ -236,7 +236,7 @@ impl Running {
             "stopping: not ready any longer; after the delay no new connections, and what is under way is finished"
         );
         Service::stopping();
-        self.parts.closing.announced.cancel();
+        self.parts.closing.announced.take();
         tokio::time::sleep(delay).await;
         self.stop().await;
     }
@@ -244,11 +244,11 @@ impl Running {
     /// Takes no new connections, finishes and records what is under way, within `drain_timeout`. Operators can look on
     /// until the last worker has ended.
     async fn stop(mut self) {
-        self.parts.closing.begun.cancel();
+        self.parts.closing.begun.take();
         for thread in self.workers.drain(..) {
             end(thread).await;
         }
-        self.parts.end.cancel();
+        self.parts.end.take();
         if let Some(thread) = self.house.take() {
             end(thread).await;
         }
@@ -259,7 +259,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for step in [&self.parts.closing.announced, &self.parts.closing.begun, &self.parts.end] {
-            step.cancel();
+            step.take();
         }
     }
 }
@@ -297,7 +297,7 @@ impl Parts {
             lines_lost,
             access,
             closing,
-            end: CancellationToken::new(),
+            end: Step::default(),
         })
     }
 
@@ -333,7 +333,7 @@ impl Parts {
 
     /// Until a stop has taken as long as it may.
     async fn overdue(&self) {
-        self.closing.begun.cancelled().await;
+        self.closing.begun.taken().await;
         tokio::time::sleep(self.live.now().settings.server.drain.timeout).await;
     }
 }

@@ -15,11 +15,12 @@ use crate::config::Settings;
 use crate::gateway::{self, Mode};
 use crate::keys::namespace_tag;
 use crate::machine::NamespaceTag;
-use crate::server::{self, Closing, Connections, Doorway, Front};
+use crate::server::{self, Connections, Doorway, Front};
 use crate::telemetry::Metrics;
 use crate::telemetry::access::AccessLog;
 use crate::tls;
 use crate::upstream::{self, Fleet, SystemResolver};
+use crate::wire::Closing;
 
 /// How long a connection without a request stays when the gateway stops: its client may have sent one just now.
 const LINGER: Duration = Duration::from_secs(1);

@@ -127,13 +127,13 @@ impl Doorway {
         if old {
             self.metrics.timed_out(Timeout::ConnectionAge);
         }
-        old || self.closing.announced.is_cancelled()
+        old || self.closing.announced.is_taken()
     }
 
     /// Until a connection without a request has been given its time after the closing. A client that was told nothing
     /// may have a request on its way, and would see it fail.
     pub(super) async fn lingered(&self) {
-        self.closing.begun.cancelled().await;
+        self.closing.begun.taken().await;
         tokio::time::sleep(self.linger).await;
     }
 }

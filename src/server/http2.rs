@@ -104,7 +104,7 @@ where
             return Ok(());
         }
         () = idle(traffic.clone(), doorway.limits.keep_alive_timeout) => doorway.metrics.timed_out(Timeout::KeepAlive),
-        () = doorway.closing.begun.cancelled() => {}
+        () = doorway.closing.begun.taken() => {}
         () = tokio::time::sleep(doorway.limits.connection_age) => doorway.metrics.timed_out(Timeout::ConnectionAge),
     }
     connection.as_mut().graceful_shutdown();

@@ -26,11 +26,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::telemetry::Metrics;
-use crate::wire::{Client, Inbound, framing};
+use crate::wire::{Client, Closing, Inbound, framing};
 use places::Place;
 
 /// Why an answer's body ends before its end.
@@ -106,15 +105,6 @@ impl Limits {
     }
 }
 
-/// How far a stop has come. Clones see the same.
-#[derive(Debug, Clone, Default)]
-pub struct Closing {
-    /// Connections are still taken, and end with the answer to their next request.
-    pub announced: CancellationToken,
-    /// No further connection is taken, and idle ones end too.
-    pub begun: CancellationToken,
-}
-
 /// What a listener is served with. A connection keeps the doorway that it came through.
 pub struct Doorway {
     /// What each connection goes through before its first request.
@@ -157,7 +147,7 @@ where
     let closing = doorway().closing.clone();
     tokio::select! {
         () = accept(&listener, take) => {}
-        () = closing.begun.cancelled() => {}
+        () = closing.begun.taken() => {}
     }
     if !lent {
         if let Err(error) = pass_over_newcomers(&(&listener).into()) {

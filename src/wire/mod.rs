@@ -4,6 +4,7 @@
 mod ahead;
 mod alarms;
 mod certificate;
+mod closing;
 mod exchange;
 mod feed;
 pub mod fields;
@@ -25,6 +26,7 @@ use http::HeaderValue;
 pub use ahead::Ahead;
 pub use alarms::{Alarms, Lent};
 pub use certificate::Certificate;
+pub use closing::{Closing, Step};
 pub use exchange::{Exchange, News};
 pub use feed::{Cut, Feed, Feeder, feed};
 pub use inbound::{Inbound, InboundError};

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::admin;
-use crate::server::{self, Closing, Connections, Doorway, Limits};
+use crate::server::{self, Connections, Doorway, Limits};
 use crate::telemetry::Metrics;
-use crate::wire::Client;
+use crate::wire::{Client, Closing};
 
 type Orders = Arc<Mutex<Vec<Value>>>;
 

@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::server::pace::Cut;
-use crate::server::{BoxError, Closing, Connections, Doorway, Limits};
+use crate::server::{BoxError, Connections, Doorway, Limits};
 use crate::telemetry::Metrics;
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Inbound, OnUpgrade};
+use crate::wire::{Client, Closing, Inbound, OnUpgrade};
 
 const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
