@@ -69,7 +69,7 @@ mod tests {
         let late = Clock::instant() + Duration::from_mins(1);
         assert!(lent.poll_until(&mut Context::from_waker(&waker), late).is_pending());
         drop(waker);
-        assert_eq!(Arc::strong_count(&task), 2);
+        assert!(Arc::strong_count(&task) > 1);
         drop(lent);
         assert_eq!((Arc::strong_count(&task), alarms.0.lock().unwrap().len()), (1, 1));
     }

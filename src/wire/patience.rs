@@ -1,7 +1,7 @@
 //! How long somebody's bytes are waited for: between two of them, and in all. Whose bytes they are is not its matter.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep_until};
@@ -10,29 +10,39 @@ use crate::clock::Clock;
 
 /// A timer that is set anew with every poll, and costs next to nothing while it is set to later times.
 #[derive(Debug, Default)]
-pub struct Alarm(Option<Pin<Box<Sleep>>>);
+pub struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Who is woken by it. Telling the timer the same again would take it several locked steps.
+    task: Option<Waker>,
+}
 
 impl Alarm {
     /// Ready when `at` has passed. Until then the task is woken in time, perhaps also earlier.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         let wanted = at.into();
-        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(wanted)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(wanted)));
         if sleep.deadline() > wanted {
             sleep.as_mut().reset(wanted);
+            self.task = None;
         }
-        loop {
-            ready!(sleep.as_mut().poll(cx));
+        if !sleep.is_elapsed() && self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
             if Clock::instant() >= at {
+                self.task = None;
                 return Poll::Ready(());
             }
             // It was set to an earlier time, which nobody waits for any longer.
             sleep.as_mut().reset(wanted);
         }
+        self.task = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Lets go of the task that would be woken. Until then its memory stays, also when it has long ended.
     pub fn forget(&mut self) {
-        if let Some(sleep) = &mut self.0 {
+        if let (Some(sleep), Some(_)) = (&mut self.sleep, self.task.take()) {
             let _ = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
     }
@@ -118,6 +128,17 @@ mod tests {
         .await;
         poll_fn(|cx| set(&mut alarm, cx, 3 * SHORT)).await;
         assert!(start.elapsed() >= 3 * SHORT && start.elapsed() < LONG);
+    }
+
+    #[tokio::test]
+    async fn an_alarm_wakes_who_asked_last() {
+        let (mut alarm, at) = (Alarm::default(), Clock::instant() + SHORT);
+        for _ in 0..2 {
+            assert!(alarm.poll_until(&mut Context::from_waker(Waker::noop()), at).is_pending());
+        }
+        poll_fn(|cx| alarm.poll_until(cx, at)).await;
+        alarm.forget();
+        assert!(Clock::instant() >= at);
     }
 
     #[tokio::test]

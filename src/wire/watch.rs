@@ -1,5 +1,6 @@
 //! What a connection is doing: resting, bringing a request, being served. It knows no limits, and closes nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Watch {
     state: Mutex<State>,
+    /// Between `works` and `rests`: nobody tells the connection to leave, so who reads from it need not be known.
+    working: AtomicBool,
     /// Whether the first byte after a rest begins a request; on HTTP/2 it may be anything.
     heads: bool,
 }
@@ -48,7 +51,7 @@ impl Watch {
     /// A connection of this protocol that was just opened.
     pub fn new(version: Version) -> Self {
         let state = State { phase: Phase::Rest(Clock::instant()), turns: 0, unread: false, stuck: false, reader: None };
-        Self { state: Mutex::new(state), heads: version < Version::HTTP_2 }
+        Self { state: Mutex::new(state), working: AtomicBool::new(false), heads: version < Version::HTTP_2 }
     }
 
     /// Bytes came. False when they come too late: the connection has been told to leave.
@@ -72,6 +75,7 @@ impl Watch {
     /// A request's head is there, and nothing of the next one before `rests` is called. What speaks another protocol
     /// after it stays busy.
     pub fn works(&self) {
+        self.working.store(true, Ordering::Relaxed);
         let mut state = self.state();
         state.phase = Phase::Busy;
         state.unread = false;
@@ -80,6 +84,7 @@ impl Watch {
     /// The request is answered; `begun` says that bytes of the next one are there.
     pub fn rests(&self, begun: bool) {
         let now = Clock::lately();
+        self.working.store(false, Ordering::Relaxed);
         self.state().phase = if begun { Phase::Head(now) } else { Phase::Rest(now) };
     }
 
@@ -96,6 +101,9 @@ impl Watch {
     /// What the connection is doing while nothing comes from it; `reader` is woken when it is told to leave. While an
     /// answer is on its way to the client, the connection is busy.
     pub fn waits(&self, reader: &Waker) -> Phase {
+        if self.working.load(Ordering::Relaxed) {
+            return Phase::Busy;
+        }
         let mut state = self.state();
         if !state.reader.as_ref().is_some_and(|known| known.will_wake(reader)) {
             state.reader = Some(reader.clone());
@@ -110,6 +118,7 @@ impl Watch {
 
     /// The gateway closes the connection. Says whether the client may be sending still.
     pub fn closes(&self) -> bool {
+        self.working.store(false, Ordering::Relaxed);
         let mut state = self.state();
         let sending = state.unread || matches!(state.phase, Phase::Head(_));
         if state.phase != Phase::Leaving {
@@ -208,6 +217,16 @@ mod tests {
         watch.works();
         assert!(watch.heard());
         assert_eq!(phase(&watch), Phase::Busy);
+    }
+
+    #[test]
+    fn one_that_closes_at_work_can_be_told_to_leave() {
+        let watch = Watch::new(Version::HTTP_11);
+        watch.works();
+        assert!(!watch.dismiss());
+        watch.closes();
+        assert!(watch.dismiss());
+        assert_eq!(phase(&watch), Phase::Leaving);
     }
 
     #[test]
