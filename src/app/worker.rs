@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::Request;
+use tokio_util::task::TaskTracker;
 
 use super::metronome::Metronome;
 use super::state::Live;
@@ -56,6 +57,7 @@ pub(super) async fn run(work: Work, index: usize, store: Arc<dyn Store>) {
     let Work { parts, listener, pulse } = work;
     let arbiter = Arc::new(Arbiter::new(store, Arc::clone(&parts.arbiter)));
     let gateway = Gateway::new(Arc::clone(&parts.live.now().gateway), arbiter, index);
+    let attempts = gateway.attempts().clone();
     let metronome = Arc::new(Metronome::default());
     let door = Arc::new(Door { live: Arc::clone(&parts.live), gateway: ArcSwap::from_pointee(gateway) });
     let serving = async {
@@ -65,8 +67,7 @@ pub(super) async fn run(work: Work, index: usize, store: Arc<dyn Store>) {
             () = metronome.beat() => {}
             () = pulse.beat() => {}
         }
-        parts.arbiter.tasks.close();
-        parts.arbiter.tasks.wait().await;
+        over(&attempts, &parts).await;
     };
     tokio::pin!(serving);
     tokio::select! {
@@ -74,13 +75,20 @@ pub(super) async fn run(work: Work, index: usize, store: Arc<dyn Store>) {
         () = parts.overdue() => {}
     }
     tracing::warn!("drain_timeout passed: what is still under way is given up, in doubt");
-    parts.arbiter.tasks.close();
     parts.arbiter.give_up();
     // Connections may still hang; the attempts' doubts are what has to be written.
     let _ = tokio::time::timeout(LAST_WRITES, async {
-        tokio::select! { () = serving => {}, () = parts.arbiter.tasks.wait() => {} }
+        tokio::select! { () = serving => {}, () = over(&attempts, &parts) => {} }
     })
     .await;
+}
+
+/// Until the worker's attempts have ended, and then what all workers have begun, by attempts too.
+async fn over(attempts: &TaskTracker, parts: &Parts) {
+    for tasks in [attempts, &parts.arbiter.tasks] {
+        tasks.close();
+        tasks.wait().await;
+    }
 }
 
 async fn serve(parts: &Parts, door: &Arc<Door>, metronome: &Arc<Metronome>, listener: Listener) {

@@ -18,12 +18,12 @@ use super::limits::{Budget, Hold, Slot};
 use super::problem::Problem;
 use super::settings::{Guard, SafeMethods};
 use super::word::hear;
-use super::{again, marks, reads};
+use super::{Gateway, again, marks, reads};
 use crate::arbiter::{Permit, Renewal};
 use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::machine::{Ending, Judgement, OperationId, Settled, Word};
-use crate::telemetry::{Metrics, RouteMetrics, Timeout, UpstreamMetrics};
+use crate::telemetry::{Metrics, Timeout};
 use crate::upstream::{self, BodyError, Failure, Outgoing, Reason, Upstream, headers};
 use crate::wire::Lent;
 
@@ -33,16 +33,14 @@ const PIPE: usize = 4;
 /// Everything an attempt needs; of the client's connection a pipe, and a word about interim answers.
 pub(super) struct Attempt {
     pub permit: Permit,
+    /// The door that it began at.
+    pub gateway: Arc<Gateway>,
+    /// The place of its route.
+    pub route: usize,
+    pub guard: Arc<Guard>,
     pub request: Request<Outgoing>,
     /// Which page asks, if one does.
     pub origin: Option<HeaderValue>,
-    pub upstream: Arc<Upstream>,
-    /// The upstream's counters.
-    pub upstream_metrics: Arc<UpstreamMetrics>,
-    pub guard: Arc<Guard>,
-    pub route: Arc<RouteMetrics>,
-    pub metrics: Arc<Metrics>,
-    pub buffers: Budget,
     /// Whether the answer carries the gateway's marks: not in shadow mode.
     pub marked: bool,
     /// Rings when the lease wants to be renewed.
@@ -70,25 +68,28 @@ impl Attempt {
         let started = Clock::lately();
         let reads = self.guard.safe_methods == SafeMethods::Collapse;
         async move {
-            let patience = self.upstream.settings().response_timeout;
+            let shared = &*self.gateway.shared;
+            let (upstream, upstream_metrics) = self.gateway.upstream(&shared.settings.routes[self.route]);
+            let (route, metrics) = (&*shared.route_metrics[self.route], &*shared.metrics);
+            let patience = upstream.settings().response_timeout;
             let mut pipe = Some(self.client);
             let ended = if may_begin {
-                let attempt_timeout = self.upstream.settings().attempt_timeout;
+                let attempt_timeout = upstream.settings().attempt_timeout;
                 let operation = *self.permit.operation();
                 let wire = Wire {
-                    upstream: &self.upstream,
+                    upstream,
                     limit: self.guard.response_body_limit,
                     patience,
                     client_until: started + attempt_timeout / 2,
-                    buffers: &self.buffers,
-                    answered: &|took| self.upstream_metrics.answered(took),
+                    buffers: &self.gateway.buffers,
+                    answered: &|took| upstream_metrics.answered(took),
                     heard: &|headers| {
                         if reads {
                             return reads::word(&self.guard, headers);
                         }
-                        hear(self.guard.outcome_headers, headers, &operation, &self.route)
+                        hear(self.guard.outcome_headers, headers, &operation, route)
                     },
-                    metrics: &self.metrics,
+                    metrics,
                     asker: &self.asker,
                 };
                 let (told, end) = (Arc::clone(self.permit.told()), started + attempt_timeout);
@@ -105,7 +106,7 @@ impl Attempt {
             drop((self.request, self.slot, self.body, self.alarm));
             let took = Clock::lately().saturating_duration_since(started);
             let late = self.permit.is_lost() || (pipe.is_some() && took > patience);
-            ended.count(&self.metrics, &self.route, late);
+            ended.count(metrics, route, late);
             let ending = ending(&ended, &self.guard, self.origin.as_ref());
             let ending = if reads { reads::without_doubt(ending) } else { ending };
             let again = self.marked.then(|| again::in_doubt(self.guard.policy.in_doubt, Duration::ZERO));

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -14,10 +15,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::boxed::in_box;
 
 /// Work that somebody waits for. Dropped before its end, it goes on by itself; outside of a runtime it cannot.
-pub(super) struct Attended<T: Send + 'static> {
+pub(super) struct Attended<'a, T: Send + 'static> {
     /// None when it has ended.
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    tasks: TaskTracker,
+    tasks: &'a TaskTracker,
     /// So that a stop waits for it, as for all that goes on by itself.
     _counts: TaskTrackerToken,
 }
@@ -26,17 +27,17 @@ pub(super) struct Attended<T: Send + 'static> {
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-impl<T: Send + 'static> Attended<T> {
+impl<'a, T: Send + 'static> Attended<'a, T> {
     /// Work that is made here, where it stays.
-    pub(super) fn new<W>(work: impl FnOnce() -> W, tasks: &TaskTracker) -> Self
+    pub(super) fn new<W>(work: impl FnOnce() -> W, tasks: &'a TaskTracker) -> Self
     where
         W: Future<Output = T> + Send + 'static,
     {
-        Self { work: Some(in_box(work)), tasks: tasks.clone(), _counts: tasks.token() }
+        Self { work: Some(in_box(work)), tasks, _counts: tasks.token() }
     }
 }
 
-impl<T: Send + 'static> Future for Attended<T> {
+impl<T: Send + 'static> Future for Attended<'_, T> {
     type Output = Result<T, Panicked>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -57,7 +58,7 @@ impl<T: Send + 'static> Future for Attended<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Attended<T> {
+impl<T: Send + 'static> Drop for Attended<'_, T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take()
             && let Ok(runtime) = Handle::try_current()
@@ -68,53 +69,62 @@ impl<T: Send + 'static> Drop for Attended<T> {
 }
 
 /// What is handed to the client before the work has ended: one end of it is the client's, the other one the work's.
-pub(super) struct Pipe<T>(Arc<Mutex<Within<T>>>);
+pub(super) struct Pipe<T>(Arc<Within<T>>);
 
 struct Within<T> {
+    /// Whether there is something: it nearly never is, and a look takes no lock.
+    is_handed: AtomicBool,
     /// Boxed: it is nearly always empty.
-    handed: Option<Box<T>>,
-    left: bool,
+    handed: Mutex<Option<Box<T>>>,
+    left: AtomicBool,
 }
 
 /// The client's end. Dropped, the client has left.
-pub(super) struct Listener<T>(Pipe<T>);
+pub(super) struct Listener<T>(Arc<Within<T>>);
 
 impl<T> Pipe<T> {
     pub(super) fn new() -> (Self, Listener<T>) {
-        let within = Arc::new(Mutex::new(Within { handed: None, left: false }));
-        (Self(Arc::clone(&within)), Listener(Self(within)))
+        let (is_handed, handed, left) = (AtomicBool::new(false), Mutex::new(None), AtomicBool::new(false));
+        let within = Arc::new(Within { is_handed, handed, left });
+        (Self(Arc::clone(&within)), Listener(within))
     }
 
     /// Whether the client has left.
     pub(super) fn is_left(&self) -> bool {
-        self.within().left
+        self.0.left.load(Ordering::Acquire)
     }
 
-    /// Hands it over, unless the client has left.
+    /// Hands it over, unless the client has left. What nobody takes any more goes with the pipe.
     pub(super) fn hand(self, what: T) -> bool {
-        let mut within = self.within();
-        if !within.left {
-            within.handed = Some(Box::new(what));
+        let stays = !self.is_left();
+        if stays {
+            *self.0.handed() = Some(Box::new(what));
+            self.0.is_handed.store(true, Ordering::Release);
         }
-        !within.left
+        stays
     }
+}
 
+impl<T> Within<T> {
     /// No step panics half-way.
-    fn within(&self) -> MutexGuard<'_, Within<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn handed(&self) -> MutexGuard<'_, Option<Box<T>>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Listener<T> {
     /// What has been handed over. The one who asks is the one who works: nobody has to be woken for it.
     pub(super) fn take(&self) -> Option<T> {
-        self.0.within().handed.take().map(|handed| *handed)
+        if !self.0.is_handed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.0.handed().take().map(|handed| *handed)
     }
 }
 
 impl<T> Drop for Listener<T> {
     fn drop(&mut self) {
-        self.0.within().left = true;
+        self.0.left.store(true, Ordering::Release);
     }
 }
 

@@ -44,7 +44,7 @@ enum Ruling {
 
 impl Gateway {
     pub(super) async fn guarded(
-        &self,
+        self: &Arc<Self>,
         guarded: &Guarded,
         routed: &Routed<'_>,
         head: &mut request::Parts,
@@ -63,7 +63,7 @@ impl Gateway {
             };
             tally.if_left(Verdict::BodyAborted);
             let timeout = self.shared.settings.limits.body_timeout;
-            let read = match read_whole(body, guard.request_body_limit, timeout, &self.shared.buffers).await {
+            let read = match read_whole(body, guard.request_body_limit, timeout, &self.buffers).await {
                 Ok(read) => read,
                 Err(unread) => break 'instead begun(unread, routed.client, instead)?,
             };
@@ -204,7 +204,7 @@ impl Gateway {
 
     /// Room for what the body may decode to: that counts as long as somebody may decode it.
     fn room(&self, guard: &Guard, head: &request::Parts, read: &Read) -> Option<Hold> {
-        self.shared.buffers.take(guard.keys.decoded_limit(&head.headers, read.bytes.len()))
+        self.buffers.take(guard.keys.decoded_limit(&head.headers, read.bytes.len()))
     }
 
     /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
@@ -215,7 +215,7 @@ impl Gateway {
     /// Runs the operation. The attempt does not end with the client: it goes on by itself when that leaves, or has waited
     /// for as long as it may.
     async fn act(
-        &self,
+        self: &Arc<Self>,
         guarded: &Guarded,
         routed: &Routed<'_>,
         head: &mut request::Parts,
@@ -223,25 +223,21 @@ impl Gateway {
         permit: Permit,
         tally: &mut Tally,
     ) -> Result<Answer, Problem> {
-        let slot = match self.shared.slots.take(routed.index) {
+        let slot = match self.shared.slots.take(&self.slots, routed.index) {
             Ok(slot) => slot,
             Err(what) => return Err(given_back(permit, what).await),
         };
         tally.if_left(Verdict::Executed);
         let marked = guarded.guard.marks();
         let (client, listener) = Pipe::new();
-        let (upstream, upstream_metrics) = self.upstream(routed.route);
         let origin = headers::origin(&head.headers, routed.kinds).cloned();
         let (request, added) = self.guarded_request(guarded, routed, head, read.bytes, &permit);
         let attempt = || Attempt {
+            gateway: Arc::clone(self),
+            route: routed.index,
+            guard: Arc::clone(&guarded.guard),
             origin,
             request,
-            upstream: Arc::clone(upstream),
-            upstream_metrics: Arc::clone(upstream_metrics),
-            guard: Arc::clone(&guarded.guard),
-            route: Arc::clone(routed.metrics),
-            metrics: Arc::clone(&self.shared.metrics),
-            buffers: self.shared.buffers.clone(),
             marked,
             alarm: self.alarms.lend(),
             client,
@@ -250,8 +246,9 @@ impl Gateway {
             body: read.hold,
             permit,
         };
-        let attempt = Attended::new(|| attempt().run(), &self.arbiter.shared().tasks);
-        let until = Clock::lately() + upstream.settings().response_timeout;
+        let attempt = Attended::new(|| attempt().run(), &self.attempts);
+        let patience = self.upstream(routed.route).0.settings().response_timeout;
+        let until = Clock::lately() + patience;
         match heard_of(attempt, listener, self.alarms.lend(), until).await {
             Ok(answer) => answer.map(|response| (response, Verdict::Executed)),
             // The permit that it dropped means doubt.
@@ -262,8 +259,7 @@ impl Gateway {
             Err(Unheard::Late) => {
                 self.shared.metrics.timed_out(Timeout::Response);
                 let outlook = self.outlook(&guarded.guard, routed.metrics);
-                let running = upstream.settings().response_timeout;
-                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running_for(running)) })
+                Err(Problem::UpstreamTimeout { again: marked.then(|| outlook.running_for(patience)) })
             }
         }
     }
@@ -304,7 +300,7 @@ enum Unheard {
 
 /// Waits for an attempt's answer, and works on it meanwhile.
 async fn heard_of(
-    mut attempt: Attended<Option<Delivery>>,
+    mut attempt: Attended<'_, Option<Delivery>>,
     listener: Listener<Delivery>,
     mut alarm: Lent,
     until: Instant,

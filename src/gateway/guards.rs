@@ -16,6 +16,11 @@ pub(super) struct Guarded {
     pub(super) terms: Terms,
 }
 
+/// The guards of these routes, in order; none where a route has none.
+pub(super) fn guards(routes: &[Route], metrics: &[Arc<RouteMetrics>]) -> Vec<Option<Guarded>> {
+    routes.iter().zip(metrics).map(|(route, metrics)| Guarded::of(route, metrics)).collect()
+}
+
 /// The first route of each namespace that asks.
 pub(super) fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize> {
     let asking = guards.iter().enumerate().filter_map(|(index, guarded)| {
@@ -26,7 +31,7 @@ pub(super) fn probed(guards: &[Option<Guarded>]) -> HashMap<NamespaceTag, usize>
 }
 
 impl Guarded {
-    pub(super) fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
+    fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
         let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
         let terms = Terms {

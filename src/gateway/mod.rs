@@ -50,6 +50,7 @@ use std::sync::Arc;
 
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, Version, request};
+use tokio_util::task::TaskTracker;
 
 use crate::arbiter::{Arbiter, Terms};
 use crate::boxed::in_box;
@@ -62,7 +63,7 @@ use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
 use crate::wire::{Alarms, Client, Inbound, OnUpgrade};
 use entry::Entry;
-use guards::{Guarded, probed};
+use guards::{Guarded, guards, probed};
 use limits::{Budget, Slots};
 use operations::Question;
 use tally::Tally;
@@ -91,11 +92,18 @@ pub struct Shared {
     log: Option<Arc<AccessLog>>,
 }
 
-/// One worker's HTTP door.
+/// One worker's HTTP door. What its requests count their references to is the worker's own, also where it is the same for
+/// all: cores that count on one number together wait for each other.
 pub struct Gateway {
     shared: Arc<Shared>,
     arbiter: Arc<Arbiter>,
+    guards: Vec<Option<Guarded>>,
     upstreams: Vec<Arc<Upstream>>,
+    /// Its shares of what all workers may hold at once.
+    slots: Budget,
+    buffers: Budget,
+    /// Attempts that somebody here waits for, and those that go on by themselves.
+    attempts: TaskTracker,
     worker: usize,
     /// What it writes lines of the access log with.
     pen: Option<Arc<Pen>>,
@@ -156,8 +164,7 @@ impl Shared {
     ) -> Self {
         let routes = Routes::new(&settings.routes);
         let route_metrics: Vec<_> = settings.routes.iter().map(|route| metrics.route(&route.name)).collect();
-        let guards: Vec<_> =
-            settings.routes.iter().zip(&route_metrics).map(|(route, own)| Guarded::of(route, own)).collect();
+        let guards = guards(&settings.routes, &route_metrics);
         let probed = probed(&guards);
         let upstream_metrics = fleets.iter().map(|fleet| metrics.upstream(&fleet.settings().name)).collect();
         let jwt = settings.jwt.clone().map(|settings| Verifier::new(settings, Arc::clone(&metrics)));
@@ -226,15 +233,24 @@ fn concurrency(routes: &[Route]) -> impl Iterator<Item = (&str, Option<usize>)> 
 impl Gateway {
     /// A worker's door: the shared tables, its own way to the store, its own connections to the upstreams.
     pub fn new(shared: Arc<Shared>, arbiter: Arc<Arbiter>, worker: usize) -> Self {
+        let guards = guards(&shared.settings.routes, &shared.route_metrics);
         let upstreams = shared.fleets.iter().map(|fleet| Arc::new(Upstream::of(fleet, worker))).collect();
         let pen = shared.log.as_ref().and_then(|log| log.pen(worker));
-        Self { shared, arbiter, upstreams, worker, pen, alarms: Alarms::default() }
+        let (slots, buffers) = (shared.slots.share(), shared.buffers.share());
+        let (attempts, alarms) = (TaskTracker::new(), Alarms::default());
+        Self { shared, arbiter, guards, upstreams, slots, buffers, attempts, worker, pen, alarms }
     }
 
     /// The worker's door under a new configuration.
     #[must_use]
     pub fn succeeded_by(&self, shared: Arc<Shared>) -> Self {
-        Self { alarms: self.alarms.clone(), ..Self::new(shared, Arc::clone(&self.arbiter), self.worker) }
+        let (attempts, alarms) = (self.attempts.clone(), self.alarms.clone());
+        Self { attempts, alarms, ..Self::new(shared, Arc::clone(&self.arbiter), self.worker) }
+    }
+
+    /// The attempts of this worker's: a stop waits for them.
+    pub fn attempts(&self) -> &TaskTracker {
+        &self.attempts
     }
 
     /// Whether this door stands on that configuration.
@@ -299,7 +315,7 @@ impl Gateway {
     /// What few requests need is boxed, and so is each way a request may take: the future of a request would take room for
     /// all of them at once.
     async fn answer(
-        &self,
+        self: &Arc<Self>,
         head: &mut request::Parts,
         body: Inbound,
         kinds: Kinds,
@@ -339,7 +355,7 @@ impl Gateway {
         let parameters = place.parameters(route);
         let entry = tally.entry().cloned();
         let routed = Routed { index, route, metrics, target, client, trusted, kinds, parameters, entry };
-        match self.shared.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(head)) {
+        match self.guards[index].as_ref().filter(|guarded| preflight || guarded.guard.takes(head)) {
             None => in_box(|| self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Passed, tally)).await,
             Some(guarded) if wish != Wish::Nothing && guarded.guard.mode == Mode::Shadow => {
                 in_box(|| self.pass(&routed, head, Outgoing::Streaming(body), Verdict::Shadowed, tally)).await

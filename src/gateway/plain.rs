@@ -32,7 +32,7 @@ impl Gateway {
     ) -> Result<Answer, Problem> {
         tally.if_left(verdict);
         routed.client.exchange.mind_end();
-        let slot = self.shared.slots.take(routed.index).map_err(Problem::Overloaded)?;
+        let slot = self.shared.slots.take(&self.slots, routed.index).map_err(Problem::Overloaded)?;
         let (upstream, metrics) = self.upstream(routed.route);
         let wish = head.extensions.remove::<OnUpgrade>();
         let started = Clock::instant();

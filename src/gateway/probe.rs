@@ -108,7 +108,7 @@ impl Gateway {
     }
 
     fn prober(&self, index: usize) -> Option<(Prober, Probing)> {
-        let guarded = self.shared.guards[index].as_ref()?;
+        let guarded = self.guards[index].as_ref()?;
         let probing = guarded.guard.probing.clone()?;
         let (upstream, upstream_metrics) = self.upstream(&self.shared.settings.routes[index]);
         let prober = Prober {
@@ -118,8 +118,8 @@ impl Gateway {
             guard: Arc::clone(&guarded.guard),
             terms: guarded.terms.clone(),
             metrics: Arc::clone(&self.shared.metrics),
-            buffers: self.shared.buffers.clone(),
-            _slot: self.shared.slots.take(index).ok()?,
+            buffers: self.buffers.clone(),
+            _slot: self.shared.slots.take(&self.slots, index).ok()?,
         };
         Some((prober, probing))
     }

@@ -48,7 +48,7 @@ fn a_drain_needs_no_further_thread() {
         upstream.wait_for_requests(1);
         gateway.signal("TERM");
         wait_until("no new connection is taken", || connect(address).is_err());
-        assert_eq!(threads(), before);
+        assert!(threads() <= before);
         gate.open();
         assert_eq!(first.join().unwrap().text(), "done");
     });
