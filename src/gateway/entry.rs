@@ -9,13 +9,14 @@ use http::header::USER_AGENT;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Version};
 
+use super::Gateway;
 use crate::clock::Clock;
 use crate::machine::OperationId;
-use crate::telemetry::access::{Line, Pen};
-use crate::telemetry::{RouteMetrics, Verdict};
+use crate::telemetry::Verdict;
+use crate::telemetry::access::Line;
 use crate::upstream::headers::{self, Going, Ids, Kinds};
+use crate::wire::Client;
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Network};
 
 /// What a request counts as, towards its line, whose client did not wait for an answer. No answer says so: it is the word
 /// that nginx has for it.
@@ -23,7 +24,8 @@ const LEFT: u16 = 499;
 
 /// What is known of a request when it comes, and what its way adds to that.
 pub(super) struct Entry {
-    pen: Arc<Pen>,
+    /// Where it came to; that has the pen.
+    gateway: Arc<Gateway>,
     at: u64,
     started: Instant,
     /// Who sent it, as far as the hops before are believed.
@@ -48,7 +50,8 @@ struct Way {
 
 /// What became of a request.
 struct End {
-    route: Arc<RouteMetrics>,
+    /// Its route's place, if it found one.
+    place: Option<usize>,
     verdict: Verdict,
     status: u16,
     operation: Option<OperationId>,
@@ -77,20 +80,14 @@ impl Way {
 
 impl Entry {
     /// A request that has come just now.
-    pub(super) fn of<B>(
-        request: &Request<B>,
-        kinds: Kinds,
-        client: &Client,
-        trusted: &[Network],
-        pen: &Arc<Pen>,
-    ) -> Arc<Self> {
+    pub(super) fn of<B>(request: &Request<B>, kinds: Kinds, client: &Client, gateway: &Arc<Gateway>) -> Arc<Self> {
         let fields = request.headers();
         let refused = request.version() != Version::HTTP_2 && request.extensions().get::<Fault>().is_some();
         Arc::new(Self {
-            pen: Arc::clone(pen),
+            gateway: Arc::clone(gateway),
             at: Clock::wall().0,
             started: Clock::lately(),
-            client: headers::believed(fields, client.peer, trusted),
+            client: headers::believed(fields, client.peer, &gateway.shared.settings.trusted_proxies),
             peer: client.direct,
             method: (!refused).then(|| request.method().clone()),
             target: request.uri().path_and_query().filter(|_| !refused).cloned(),
@@ -130,23 +127,23 @@ impl Closing {
     /// Of a request with this answer.
     pub(super) fn new(
         entry: Arc<Entry>,
-        route: Arc<RouteMetrics>,
+        place: Option<usize>,
         verdict: Verdict,
         status: u16,
         operation: Option<OperationId>,
     ) -> Self {
-        entry.way().end = Some(End { route, verdict, status, operation });
+        entry.way().end = Some(End { place, verdict, status, operation });
         Self { entry, sent: 0 }
     }
 
     /// The same, with no answer.
     pub(super) fn left(
         entry: Arc<Entry>,
-        route: Arc<RouteMetrics>,
+        place: Option<usize>,
         verdict: Verdict,
         operation: Option<OperationId>,
     ) -> Self {
-        Self::new(entry, route, verdict, LEFT, operation)
+        Self::new(entry, place, verdict, LEFT, operation)
     }
 
     /// So many bytes of the body go to the client.
@@ -159,9 +156,9 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let entry = &*self.entry;
         let way = entry.way();
-        let Some(end) = &way.end else { return };
+        let (Some(end), Some(pen)) = (&way.end, &entry.gateway.pen) else { return };
         let target = entry.target.as_ref();
-        entry.pen.write(&Line {
+        pen.write(&Line {
             at: entry.at,
             client: entry.client,
             peer: entry.peer,
@@ -172,7 +169,7 @@ impl Drop for Closing {
             status: end.status,
             bytes: self.sent,
             took: Clock::lately().saturating_duration_since(entry.started),
-            route: end.route.name(),
+            route: entry.gateway.counts_of(end.place).name(),
             upstream: way.server,
             verdict: end.verdict,
             operation: end.operation.as_ref().map(OperationId::beginning),

@@ -267,10 +267,9 @@ impl Gateway {
         client: Arc<Client>,
     ) -> impl Future<Output = Response<Body>> + Send {
         let (method, version) = (request.method().clone(), request.version());
-        let trusted = &self.shared.settings.trusted_proxies;
         let kinds = Kinds::of(request.headers());
-        let entry = self.pen.as_ref().map(|pen| Entry::of(&request, kinds, &client, trusted, pen));
-        let mut tally = Tally::new(self.shared.metrics.no_route(), entry);
+        let entry = self.pen.is_some().then(|| Entry::of(&request, kinds, &client, &self));
+        let mut tally = Tally::new(&self, entry);
         let origin = headers::origin(request.headers(), kinds).cloned();
         let (mut head, body) = request.into_parts();
         async move {
@@ -343,7 +342,7 @@ impl Gateway {
         let place = Place::of(&target, head.uri.path())?;
         let Found { index, preflight } = self.shared.routes.find(head, &place).ok_or(Problem::NoRoute)?;
         let metrics = &self.shared.route_metrics[index];
-        tally.routed(index, metrics);
+        tally.routed(index);
         check_fields(head, kinds, &place, &self.shared.routes, settings.underscore_headers)?;
         if kinds.any(Kinds::VIA) && self.shared.via.as_ref().is_some_and(|via| via.is_on(&head.headers)) {
             return Err(Problem::LoopDetected);

@@ -72,7 +72,7 @@ impl Gateway {
         let acts = |guard: &Guard| guard.mode == Mode::Enforce && guard.keys.client_made().is_some();
         let (index, guarded) = self.meant_route(text, acts, "with keys that clients make")?;
         let (route, metrics) = (&self.shared.settings.routes[index], &self.shared.route_metrics[index]);
-        tally.routed(index, metrics);
+        tally.routed(index);
         tally.if_left(Verdict::LookedUp);
         let place = Place::of(asked.target, head.uri.path())?;
         let kinds = Kinds::of(&head.headers);

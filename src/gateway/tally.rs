@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
+use super::Gateway;
 use super::entry::{Closing, Entry};
 use crate::clock::Clock;
 use crate::machine::OperationId;
@@ -13,8 +14,9 @@ use crate::telemetry::{RouteMetrics, Verdict};
 
 /// A request that has not been counted yet.
 pub(super) struct Tally {
-    route: Arc<RouteMetrics>,
-    /// The route's place in the configuration.
+    /// Where it came to, and what it is counted in there.
+    gateway: Arc<Gateway>,
+    /// Its route's place in the configuration; none: it belongs to none yet.
     place: Option<usize>,
     operation: Option<OperationId>,
     started: Instant,
@@ -27,17 +29,16 @@ pub(super) struct Tally {
 
 impl Tally {
     /// A request that belongs to no route yet.
-    pub(super) fn new(no_route: &Arc<RouteMetrics>, entry: Option<Arc<Entry>>) -> Self {
+    pub(super) fn new(gateway: &Arc<Gateway>, entry: Option<Arc<Entry>>) -> Self {
         // Whoever has read its head has read the clock.
         let started = Clock::lately();
-        let (route, if_left) = (Arc::clone(no_route), Verdict::BadRequest);
-        Self { route, place: None, operation: None, started, if_left, counted: false, entry }
+        let (gateway, if_left) = (Arc::clone(gateway), Verdict::BadRequest);
+        Self { gateway, place: None, operation: None, started, if_left, counted: false, entry }
     }
 
     /// The request belongs to this route.
-    pub(super) fn routed(&mut self, place: usize, route: &Arc<RouteMetrics>) {
+    pub(super) fn routed(&mut self, place: usize) {
         self.place = Some(place);
-        self.route = Arc::clone(route);
     }
 
     /// The place of the request's route, once it is known.
@@ -68,9 +69,13 @@ impl Tally {
     /// The request has its answer, whose body this line goes with.
     pub(super) fn answered(mut self, verdict: Verdict, status: StatusCode) -> Option<Closing> {
         self.counted = true;
-        self.route.answered(verdict, self.took());
+        self.route().answered(verdict, self.took());
         let entry = self.entry.take()?;
-        Some(Closing::new(entry, Arc::clone(&self.route), verdict, status.as_u16(), self.operation))
+        Some(Closing::new(entry, self.place, verdict, status.as_u16(), self.operation))
+    }
+
+    fn route(&self) -> &RouteMetrics {
+        self.gateway.counts_of(self.place)
     }
 
     fn took(&self) -> Duration {
@@ -78,13 +83,20 @@ impl Tally {
     }
 }
 
+impl Gateway {
+    /// What requests of this route are counted in; or those that found none.
+    pub(super) fn counts_of(&self, place: Option<usize>) -> &RouteMetrics {
+        place.map_or_else(|| self.shared.metrics.no_route(), |place| &self.shared.route_metrics[place])
+    }
+}
+
 impl Drop for Tally {
     fn drop(&mut self) {
         if !self.counted {
-            self.route.answered(self.if_left, self.took());
-            self.route.client_gone();
+            self.route().answered(self.if_left, self.took());
+            self.route().client_gone();
             if let Some(entry) = self.entry.take() {
-                drop(Closing::left(entry, Arc::clone(&self.route), self.if_left, self.operation));
+                drop(Closing::left(entry, self.place, self.if_left, self.operation));
             }
         }
     }

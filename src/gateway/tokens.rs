@@ -38,7 +38,7 @@ impl Gateway {
         let text = head.uri.query().unwrap_or_default();
         let (index, guarded) = self.meant_route(text, takes, "that takes tokens")?;
         let (route, metrics) = (&self.shared.settings.routes[index], &self.shared.route_metrics[index]);
-        tally.routed(index, metrics);
+        tally.routed(index);
         tally.if_left(Verdict::TokenIssued);
         let place = Place::of(wish.target, head.uri.path())?;
         let kinds = Kinds::of(&head.headers);

@@ -2,6 +2,7 @@
 //! talk: on other connections nobody listens, and nothing comes of it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -15,7 +16,11 @@ const INTERIM: usize = 64 * 1024;
 
 /// The talk about one connection's present request.
 #[derive(Debug, Default)]
-pub struct Exchange(Mutex<Talk>);
+pub struct Exchange {
+    talk: Mutex<Talk>,
+    /// Something was said that the connection has not heard.
+    unheard: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Talk {
@@ -62,6 +67,7 @@ impl Exchange {
     /// client may only have closed its half, and the two cannot be told apart.
     pub fn mind_end(&self) {
         let mut talk = self.talk();
+        self.unheard.store(true, Ordering::Release);
         talk.end.minded = true;
         if talk.end.came {
             talk.wake();
@@ -92,6 +98,7 @@ impl Exchange {
         if talk.turn == turn && talk.takes_interim && talk.waiting.saturating_add(head.len()) <= INTERIM {
             talk.waiting += head.len();
             talk.interim.push_back(head);
+            self.unheard.store(true, Ordering::Release);
             talk.wake();
         }
     }
@@ -131,6 +138,11 @@ impl Exchange {
         self.talk().broken = Some(fault);
     }
 
+    /// Whether there may be news. While there are none, the task that asked for them last will be woken by the next.
+    pub fn has_news(&self) -> bool {
+        self.unheard.load(Ordering::Acquire)
+    }
+
     /// What has become known; more of it wakes this task. `ended` says that the client sends no more, `room` that interim
     /// answers can be sent now: else they wait.
     pub fn news(&self, ended: bool, room: bool, cx: &Context<'_>) -> News {
@@ -140,24 +152,21 @@ impl Exchange {
             talk.task = Some(cx.waker().clone());
         }
         let interim = if room { talk.take_interim() } else { VecDeque::new() };
+        self.unheard.store(!talk.interim.is_empty(), Ordering::Release);
         News { interim, minds_end: talk.end.minded }
     }
 
-    /// The answer begins: the interim answers that have to go before it, and none from now on.
-    pub fn answered(&self) -> VecDeque<Bytes> {
+    /// The answer begins: the interim answers that have to go before it, and none from now on; and how its fields were
+    /// spelled, if that is known.
+    pub fn answered(&self) -> (VecDeque<Bytes>, Option<Spelling>) {
         let mut talk = self.talk();
         talk.takes_interim = false;
         talk.spelling = None;
-        talk.take_interim()
-    }
-
-    /// How the fields of the answer were spelled, if that is known.
-    pub fn spelled(&self) -> Option<Spelling> {
-        self.talk().answer.take()
+        (talk.take_interim(), talk.answer.take())
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,11 +206,26 @@ mod tests {
         hint(&exchange);
         assert_eq!(news(&exchange).interim, [HINTS]);
         hint(&exchange);
-        assert_eq!(exchange.answered(), [HINTS]);
+        assert_eq!(exchange.answered().0, [HINTS]);
         hint(&exchange);
         exchange.begins(false, false, None);
         hint(&exchange);
-        assert_eq!((news(&exchange), exchange.answered().len()), (News::default(), 0));
+        assert_eq!((news(&exchange), exchange.answered().0.len()), (News::default(), 0));
+    }
+
+    #[test]
+    fn who_heard_everything_need_not_ask() {
+        let exchange = Exchange::default();
+        exchange.begins(true, false, None);
+        assert!(!exchange.has_news());
+        hint(&exchange);
+        assert!(exchange.has_news());
+        exchange.news(false, false, &Context::from_waker(Waker::noop()));
+        assert!(exchange.has_news(), "one waits for room");
+        news(&exchange);
+        assert!(!exchange.has_news());
+        exchange.mind_end();
+        assert!(exchange.has_news() && news(&exchange).minds_end && !exchange.has_news());
     }
 
     #[test]
@@ -215,7 +239,7 @@ mod tests {
         assert_eq!(full, News::default(), "there is no room");
         assert_eq!(news(&exchange).interim.len(), INTERIM / HINTS.len());
         hint(&exchange);
-        assert_eq!(exchange.answered(), [HINTS], "and there is room again");
+        assert_eq!(exchange.answered().0, [HINTS], "and there is room again");
     }
 
     #[test]
@@ -252,9 +276,9 @@ mod tests {
         exchange.answered();
         assert!(exchange.present().1.is_none(), "an idle connection holds no memory");
         exchange.spell(Spelling::of(Bytes::new(), &[]));
-        assert!(exchange.spelled().is_some() && exchange.spelled().is_none());
+        assert!(exchange.answered().1.is_some() && exchange.answered().1.is_none());
         exchange.spell(Spelling::of(Bytes::new(), &[]));
         begins();
-        assert!(exchange.spelled().is_none());
+        assert!(exchange.answered().1.is_none());
     }
 }

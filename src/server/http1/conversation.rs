@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{BufMut, Bytes};
 use http::{Request, Response, Version};
@@ -33,12 +33,14 @@ pub(super) struct Conversation<S> {
     unread: bool,
     /// Its client waits for a word before it sends it.
     expects: bool,
+    /// Who asked for news last, and whether the client had gone by then.
+    asked: Option<(Waker, bool)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     pub(super) fn new(io: S, client: Arc<Client>, watch: Arc<Watch>, limits: Limits) -> Self {
         let (reader, writer) = (Reader::new(limits), Writer::default());
-        Self { io, client, watch, reader, writer, upload: None, unread: false, expects: false }
+        Self { io, client, watch, reader, writer, upload: None, unread: false, expects: false, asked: None }
     }
 
     /// The next request's head; none when the client sends no more. Dropped before that, it has lost nothing.
@@ -110,7 +112,11 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
         if let Poll::Ready(Err(error)) = self.writer.poll_send(&mut self.io, cx) {
             return Poll::Ready(Err(error));
         }
+        if !self.client.exchange.has_news() && self.has_asked(gone, cx) {
+            return fed.map(Ok);
+        }
         let news = self.client.exchange.news(gone, self.writer.is_empty(), cx);
+        self.asked = Some((cx.waker().clone(), gone));
         if gone && news.minds_end {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -121,6 +127,11 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
             return Poll::Ready(Err(error));
         }
         fed.map(Ok)
+    }
+
+    /// Whether this task would be woken by news, and the doors know already that the client has gone, if it has.
+    fn has_asked(&self, gone: bool, cx: &Context<'_>) -> bool {
+        self.asked.as_ref().is_some_and(|(task, known)| *known == gone && task.will_wake(cx.waker()))
     }
 
     /// Reads on in the request's body, as far as that is asked for.
@@ -190,12 +201,12 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     fn say_head<B: http_body::Body>(&mut self, answer: Response<B>, asked: &Asked, last: bool) -> (B, Framing, bool) {
         // Who has the answer needs no word any more.
         self.expects = false;
-        for interim in self.client.exchange.answered() {
+        let (before, spelling) = self.client.exchange.answered();
+        for interim in before {
             self.writer.lines().put_slice(&interim);
         }
         let (head, body) = answer.into_parts();
-        let (framing, again) =
-            answer::head(&head, &body, self.client.exchange.spelled().as_ref(), asked, last, self.writer.lines());
+        let (framing, again) = answer::head(&head, &body, spelling.as_ref(), asked, last, self.writer.lines());
         (body, framing, again)
     }
 
