@@ -148,7 +148,8 @@ impl Permit {
     /// When the store does not take it: the outcome is then in the caller's hands, to be [tried again](Unsettled::persist).
     pub fn settle(mut self, ending: Ending) -> impl Future<Output = Result<Settled, Unsettled>> + Send {
         if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
-            self.terms.route.attempt_took(Clock::lately().saturating_duration_since(begun));
+            let ended = Clock::lately();
+            self.terms.route.attempt_took(ended.saturating_duration_since(begun), ended);
         }
         let ending = match &self.beside {
             None => ending,

@@ -343,9 +343,10 @@ mod tests {
     use crate::telemetry::{CheckResult, ServerState};
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the clock is above")]
     fn what_is_usual_on_a_route_outlives_a_change_of_configuration() {
         let metrics = Metrics::new().unwrap();
-        metrics.route("a").attempt_took(Duration::from_secs(1));
+        metrics.route("a").attempt_took(Duration::from_secs(1), std::time::Instant::now());
         assert_eq!(metrics.route("a").attempts_usually_take(), Some(Duration::from_secs(2)));
         assert_eq!(metrics.route("b").attempts_usually_take(), None);
     }

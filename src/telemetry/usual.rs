@@ -1,8 +1,12 @@
 //! How long something usually takes, told from how long it took lately. One word of memory, no lock. It is an estimate for
 //! advice, not a metric.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Of what ends more often than this, a sample tells as much, and the threads that count do not all write one word.
+const EVERY: Duration = Duration::from_millis(10);
 
 /// How much of the mean the newest one makes.
 const MEAN_SHARE: f32 = 1.0 / 8.0;
@@ -16,13 +20,29 @@ const DEVIATIONS: f32 = 2.0;
 ///
 /// Both are `f32`s, packed into one word, so that no reader sees one without the other. Zero: there was none yet.
 #[derive(Debug, Default)]
-pub(super) struct Usual(AtomicU64);
+pub(super) struct Usual {
+    word: AtomicU64,
+    first: OnceLock<Instant>,
+    /// When the next one is looked at, in nanoseconds since the first.
+    due: AtomicU64,
+}
 
 impl Usual {
+    /// It took this long, and ended then.
+    pub(super) fn ended(&self, span: Duration, at: Instant) {
+        let first = self.first.get_or_init(|| at);
+        let since = at.saturating_duration_since(*first);
+        if since >= Duration::from_nanos(self.due.load(Ordering::Relaxed)) {
+            let due = u64::try_from((since + EVERY).as_nanos()).unwrap_or(u64::MAX);
+            self.due.store(due, Ordering::Relaxed);
+            self.took(span);
+        }
+    }
+
     /// It took this long.
-    pub(super) fn took(&self, span: Duration) {
+    fn took(&self, span: Duration) {
         let span = span.as_secs_f32();
-        self.0.update(Ordering::Relaxed, Ordering::Relaxed, |word| match unpack(word) {
+        self.word.update(Ordering::Relaxed, Ordering::Relaxed, |word| match unpack(word) {
             None => pack(span, span / 2.0),
             Some((mean, deviation)) => {
                 let off = span - mean;
@@ -33,7 +53,7 @@ impl Usual {
 
     /// How long it takes at most, unless something is unusual; none before there was one.
     pub(super) fn at_most(&self) -> Option<Duration> {
-        let (mean, deviation) = unpack(self.0.load(Ordering::Relaxed))?;
+        let (mean, deviation) = unpack(self.word.load(Ordering::Relaxed))?;
         Duration::try_from_secs_f32(mean + DEVIATIONS * deviation).ok()
     }
 }
@@ -79,6 +99,21 @@ mod tests {
     fn a_lone_outlier_is_forgotten() {
         let calm = after([vec![100; 100], vec![60_000], vec![100; 100]].concat()).unwrap();
         assert!(calm < Duration::from_millis(110), "{calm:?}");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the clock is above")]
+    fn of_what_ends_often_a_sample_tells_and_of_what_ends_seldom_each_one() {
+        let (usual, start) = (Usual::default(), Instant::now());
+        let often = EVERY / 10;
+        (0..1000)
+            .for_each(|i| usual.ended(Duration::from_millis(if i % 10 == 0 { 20 } else { 500 }), start + often * i));
+        let sampled = usual.at_most().unwrap();
+        assert!((20..25).contains(&sampled.as_millis()), "{sampled:?}");
+        let seldom = start + often * 1000;
+        (0..20).for_each(|i| usual.ended(Duration::from_secs(5), seldom + EVERY * i));
+        let slower = usual.at_most().unwrap();
+        assert!(slower > Duration::from_secs(4), "{slower:?}");
     }
 
     #[test]

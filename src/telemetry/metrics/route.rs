@@ -1,6 +1,6 @@
 //! The facts of one route. How they are called outside is written where they are registered.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{DoubtsFound, RouteMetrics};
 use crate::telemetry::labels::{Outcome, ProbeFinding, Verdict};
@@ -32,9 +32,9 @@ impl RouteMetrics {
         self.probes[finding as usize].inc();
     }
 
-    /// An attempt that was sent has ended after this long, whatever came of it.
-    pub fn attempt_took(&self, span: Duration) {
-        self.usual.took(span);
+    /// An attempt that was sent has ended after this long, at this instant, whatever came of it.
+    pub fn attempt_took(&self, span: Duration, ended: Instant) {
+        self.usual.ended(span, ended);
     }
 
     /// How long attempts take at most, unless something is unusual, as far as this process has seen; none before the
