@@ -7,21 +7,21 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use prometheus::{Encoder, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec};
-use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use super::counted::{Bounds, Counter, Family, Gauge, Timing};
 use super::kept::{DoubtsFound, KeptMetrics};
 use super::labels::{
     FilterAnswer, Handshake, KeysRead, Outcome, ProbeFinding, ReloadResult, StoreOp, Timeout, TokenCheck, Verdict,
 };
 use super::redis::RedisMetrics;
-use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
+use super::register::{REQUEST_BUCKETS, Register, register};
 use super::tokens::TokenMetrics;
 use super::upstreams::{UpstreamFamilies, UpstreamMetrics};
 use super::usual::Usual;
 
 /// Upper bounds, in seconds, of the histogram of store calls.
-const STORE_BUCKETS: &[f64] = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
+const STORE_BUCKETS: Bounds = &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
 
 /// The label of requests that matched no route.
 const NO_ROUTE: &str = "";
@@ -34,40 +34,40 @@ pub struct Metrics {
     upstreams: UpstreamFamilies,
     redis: RedisMetrics,
     tokens: TokenMetrics,
-    store_seconds: Vec<Histogram>,
-    store_errors: Vec<IntCounter>,
-    filter_checks: Vec<IntCounter>,
-    timeouts: Vec<IntCounter>,
+    store_seconds: Vec<Timing>,
+    store_errors: Vec<Counter>,
+    filter_checks: Vec<Counter>,
+    timeouts: Vec<Counter>,
     filter_false_positives: IntCounter,
-    filter_fill_ratio: Gauge,
-    handshakes_failed: Vec<IntCounter>,
+    filter_fill_ratio: prometheus::Gauge,
+    handshakes_failed: Vec<Counter>,
     tls_reload_failed: IntGauge,
     lease_lost: IntCounter,
     late_answers: IntCounter,
     kept: KeptMetrics,
     log_lines_lost: IntGauge,
     access_log_dropped: IntCounter,
-    reloads: Vec<IntCounter>,
+    reloads: Vec<Counter>,
     config_loaded: IntGauge,
 }
 
 /// A histogram that begins when it is first needed: it is many series.
-type LazyHistogram = LazyLock<Histogram, Box<dyn FnOnce() -> Histogram + Send>>;
+type LazyHistogram = LazyLock<Timing, Box<dyn FnOnce() -> Timing + Send>>;
 
 /// The handles of one route.
 pub struct RouteMetrics {
     name: String,
-    requests: Vec<IntCounter>,
+    requests: Vec<Counter>,
     seconds: Vec<LazyHistogram>,
-    outcomes: Vec<IntCounter>,
-    probes: Vec<IntCounter>,
-    duplicates: IntCounter,
-    also_refused: IntCounter,
-    clients_gone: IntCounter,
-    executed_but_failed: IntCounter,
-    outcome_headers_unclear: IntCounter,
-    tokens_issued: IntCounter,
-    in_flight: IntGauge,
+    outcomes: Vec<Counter>,
+    probes: Vec<Counter>,
+    duplicates: Counter,
+    also_refused: Counter,
+    clients_gone: Counter,
+    executed_but_failed: Counter,
+    outcome_headers_unclear: Counter,
+    tokens_issued: Counter,
+    in_flight: Gauge,
     doubts: IntGauge,
     oldest_doubt: IntGauge,
     doubts_expiring: IntGauge,
@@ -75,17 +75,17 @@ pub struct RouteMetrics {
 }
 
 struct Families {
-    requests: IntCounterVec,
-    seconds: HistogramVec,
-    outcomes: IntCounterVec,
-    probes: IntCounterVec,
-    duplicates: IntCounterVec,
-    also_refused: IntCounterVec,
-    clients_gone: IntCounterVec,
-    executed_but_failed: IntCounterVec,
-    outcome_headers_unclear: IntCounterVec,
-    tokens_issued: IntCounterVec,
-    in_flight: IntGaugeVec,
+    requests: Family<Counter>,
+    seconds: Family<Timing>,
+    outcomes: Family<Counter>,
+    probes: Family<Counter>,
+    duplicates: Family<Counter>,
+    also_refused: Family<Counter>,
+    clients_gone: Family<Counter>,
+    executed_but_failed: Family<Counter>,
+    outcome_headers_unclear: Family<Counter>,
+    tokens_issued: Family<Counter>,
+    in_flight: Family<Gauge>,
     doubts: IntGaugeVec,
     oldest_doubt: IntGaugeVec,
     doubts_expiring: IntGaugeVec,
@@ -100,21 +100,21 @@ impl Metrics {
     /// When two of them have one name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("oncegate".to_owned()), None)?;
-        let families = Families::new(&registry)?;
-        let histogram = |name, help, label, bounds| histogram_vec(&registry, name, help, &[label], bounds);
-        let store_seconds = histogram("store_seconds", "Seconds of a store call.", "op", STORE_BUCKETS)?;
-        let store_errors = counter_vec(&registry, "store_errors_total", "Store calls without an answer.", &["op"])?;
+        let to = Register::new(registry.clone());
+        let families = Families::new(&to)?;
+        let store_seconds = to.timings("store_seconds", "Seconds of a store call.", &["op"], STORE_BUCKETS)?;
+        let store_errors = to.counters("store_errors_total", "Store calls without an answer.", &["op"])?;
         let early = "Connections that failed before their first request.";
-        let handshakes = counter_vec(&registry, "handshakes_failed_total", early, &["step"])?;
-        let checks = counter_vec(&registry, "filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
-        let reloads = counter_vec(&registry, "reloads_total", "Readings of a changed configuration.", &["result"])?;
-        let timeouts = counter_vec(&registry, "timeouts_total", "Limits of time that were reached.", &["kind"])?;
+        let handshakes = to.counters("handshakes_failed_total", early, &["step"])?;
+        let checks = to.counters("filter_checks_total", "Bloom filter look-ups.", &["answer"])?;
+        let reloads = to.counters("reloads_total", "Readings of a changed configuration.", &["result"])?;
+        let timeouts = to.counters("timeouts_total", "Limits of time that were reached.", &["kind"])?;
         Ok(Self {
             no_route: Arc::new(families.route(NO_ROUTE)),
             families,
-            upstreams: UpstreamFamilies::new(&registry)?,
+            upstreams: UpstreamFamilies::new(&to)?,
             redis: RedisMetrics::new(&registry)?,
-            tokens: TokenMetrics::new(&registry)?,
+            tokens: TokenMetrics::new(&to)?,
             store_seconds: StoreOp::ALL.iter().map(|op| store_seconds.with_label_values(&[op.label()])).collect(),
             store_errors: StoreOp::ALL.iter().map(|op| store_errors.with_label_values(&[op.label()])).collect(),
             filter_checks: FilterAnswer::ALL.iter().map(|a| checks.with_label_values(&[a.label()])).collect(),
@@ -130,7 +130,10 @@ impl Metrics {
             )?,
             filter_fill_ratio: register(
                 &registry,
-                Gauge::new("filter_fill_ratio", "Share of the current filter generation's capacity in use."),
+                prometheus::Gauge::new(
+                    "filter_fill_ratio",
+                    "Share of the current filter generation's capacity in use.",
+                ),
             )?,
             lease_lost: register(
                 &registry,
@@ -192,7 +195,7 @@ impl Metrics {
 
     /// A store call ended after this long.
     pub fn store_called(&self, op: StoreOp, took: Duration, failed: bool) {
-        self.store_seconds[op as usize].observe(took.as_secs_f64());
+        self.store_seconds[op as usize].observe(took);
         if failed {
             self.store_errors[op as usize].inc();
         }
@@ -275,13 +278,13 @@ impl fmt::Debug for Metrics {
 }
 
 impl Families {
-    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name, help, labels| counter_vec(registry, name, help, labels);
-        let gauge = |name, help| register(registry, IntGaugeVec::new(Opts::new(name, help), &["route"]));
+    fn new(to: &Register) -> Result<Self, prometheus::Error> {
+        let counter = |name, help, labels| to.counters(name, help, labels);
+        let gauge = |name, help| register(&to.registry, IntGaugeVec::new(Opts::new(name, help), &["route"]));
         let from_head = "Seconds from a request's head to its answer's head.";
         Ok(Self {
             requests: counter("requests_total", "Requests by what became of them.", &["route", "verdict"])?,
-            seconds: histogram_vec(registry, "request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
+            seconds: to.timings("request_seconds", from_head, &["route", "verdict"], REQUEST_BUCKETS)?,
             outcomes: counter("outcomes_total", "Attempts by what became of them.", &["route", "outcome"])?,
             probes: counter("probes_total", "Doubts that the upstream was asked about.", &["route", "finding"])?,
             duplicates: counter("duplicates_total", "Requests whose operation was on record.", &["route"])?,
@@ -298,7 +301,7 @@ impl Families {
                 &["route"],
             )?,
             tokens_issued: counter("tokens_issued_total", "Single-use tokens that clients got.", &["route"])?,
-            in_flight: gauge("in_flight", "Attempts that are running.")?,
+            in_flight: to.gauges("in_flight", "Attempts that are running.", &["route"])?,
             doubts: gauge("doubts", "Operations in doubt, by the last sweep.")?,
             oldest_doubt: gauge("oldest_doubt_seconds", "Age of the oldest doubt, by the last sweep.")?,
             doubts_expiring: gauge("doubts_expiring", "Doubts that are forgotten within a day, by the last sweep.")?,

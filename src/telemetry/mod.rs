@@ -1,6 +1,8 @@
 //! Metrics and logs. The ground floor: it knows nothing of what it measures.
 
 pub mod access;
+mod cells;
+mod counted;
 mod kept;
 mod labels;
 mod logs;

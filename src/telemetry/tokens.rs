@@ -1,26 +1,27 @@
 //! What is counted of JSON Web Tokens, and of the keys that they are verified with. Knows nothing of either.
 
-use prometheus::{IntCounter, IntGauge, Registry};
+use prometheus::IntGauge;
 
+use super::counted::Counter;
 use super::labels::{KeysRead, TokenCheck};
-use super::register::{counter_vec, register};
+use super::register::{Register, register};
 
 /// The handles; they stay at 0 where no scope reads a token.
 pub(super) struct TokenMetrics {
-    checks: Vec<IntCounter>,
-    readings: Vec<IntCounter>,
+    checks: Vec<Counter>,
+    readings: Vec<Counter>,
     read: IntGauge,
 }
 
 impl TokenMetrics {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let checks = counter_vec(registry, "jwt_checks_total", "Tokens by what came of them.", &["result"])?;
-        let readings = counter_vec(registry, "jwks_reads_total", "Readings of the keys for tokens.", &["result"])?;
+    pub(super) fn new(to: &Register) -> Result<Self, prometheus::Error> {
+        let checks = to.counters("jwt_checks_total", "Tokens by what came of them.", &["result"])?;
+        let readings = to.counters("jwks_reads_total", "Readings of the keys for tokens.", &["result"])?;
         let when = "When the keys for tokens were last read well; 0: never.";
         Ok(Self {
             checks: TokenCheck::ALL.iter().map(|check| checks.with_label_values(&[check.label()])).collect(),
             readings: KeysRead::ALL.iter().map(|read| readings.with_label_values(&[read.label()])).collect(),
-            read: register(registry, IntGauge::new("jwks_read_timestamp_seconds", when))?,
+            read: register(&to.registry, IntGauge::new("jwks_read_timestamp_seconds", when))?,
         })
     }
 

@@ -3,38 +3,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntGauge, IntGaugeVec, Opts};
 
+use super::counted::{Counter, Family, Timing};
 use super::labels::{CheckResult, ServerState};
-use super::register::{REQUEST_BUCKETS, counter_vec, histogram_vec, register};
+use super::register::{REQUEST_BUCKETS, Register, register};
 
 /// The handles of one upstream.
 pub struct UpstreamMetrics {
-    seconds: Histogram,
+    seconds: Timing,
     servers: Vec<IntGauge>,
-    ejections: IntCounter,
-    checks: Vec<IntCounter>,
+    ejections: Counter,
+    checks: Vec<Counter>,
 }
 
 /// What all upstreams are counted in.
 pub(super) struct UpstreamFamilies {
-    seconds: HistogramVec,
+    seconds: Family<Timing>,
     servers: IntGaugeVec,
-    ejections: IntCounterVec,
-    checks: IntCounterVec,
+    ejections: Family<Counter>,
+    checks: Family<Counter>,
 }
 
 impl UpstreamFamilies {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(to: &Register) -> Result<Self, prometheus::Error> {
         let from_sending = "Seconds from sending to the answer's head.";
         let servers = Opts::new("upstream_servers", "Servers of an upstream, by address and by how they stand.");
         let left_out = "Servers that were left out because requests failed there.";
         let results = "Health checks of servers by what came of them.";
         Ok(Self {
-            seconds: histogram_vec(registry, "upstream_seconds", from_sending, &["upstream"], REQUEST_BUCKETS)?,
-            servers: register(registry, IntGaugeVec::new(servers, &["upstream", "state"]))?,
-            ejections: counter_vec(registry, "upstream_ejections_total", left_out, &["upstream"])?,
-            checks: counter_vec(registry, "upstream_health_checks_total", results, &["upstream", "result"])?,
+            seconds: to.timings("upstream_seconds", from_sending, &["upstream"], REQUEST_BUCKETS)?,
+            servers: register(&to.registry, IntGaugeVec::new(servers, &["upstream", "state"]))?,
+            ejections: to.counters("upstream_ejections_total", left_out, &["upstream"])?,
+            checks: to.counters("upstream_health_checks_total", results, &["upstream", "result"])?,
         })
     }
 
@@ -53,7 +54,7 @@ impl UpstreamFamilies {
 impl UpstreamMetrics {
     /// The upstream answered, or failed to, after this long.
     pub fn answered(&self, took: Duration) {
-        self.seconds.observe(took.as_secs_f64());
+        self.seconds.observe(took);
     }
 
     /// So many of its servers stand like this now.

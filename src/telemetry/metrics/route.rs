@@ -14,7 +14,7 @@ impl RouteMetrics {
     /// A request ended.
     pub fn answered(&self, verdict: Verdict, took: Duration) {
         self.requests[verdict as usize].inc();
-        self.seconds[verdict as usize].observe(took.as_secs_f64());
+        self.seconds[verdict as usize].observe(took);
     }
 
     /// A client left before its answer; the request itself is counted by [`answered`](Self::answered).
