@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Arbiter;
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
 use super::told::Told;
-use crate::machine::{Ending, Expect, OperationId, Policy, Record, Settled, State, Time, recall, renew};
+use super::{Arbiter, Terms};
+use crate::machine::{Ending, Expect, OperationId, Record, Settled, State, Time, recall, renew};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -15,7 +15,8 @@ use crate::telemetry::StoreOp;
 pub(super) struct Held {
     pub(super) id: OperationId,
     pub(super) record: Record,
-    pub(super) policy: Arc<Policy>,
+    /// What the attempt runs under: as one, so that a permit counts one reference that all workers share, not one each.
+    pub(super) terms: Arc<Terms>,
     /// How it has ended, once that is written or given up.
     pub(super) settled: Option<Settled>,
     /// A renewal found that the record no longer speaks of this attempt as running.
@@ -48,9 +49,9 @@ impl Renewal {
 
 impl Held {
     /// An operation whose claim stands.
-    pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, policy: Arc<Policy>) -> Self {
+    pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, terms: Arc<Terms>) -> Self {
         let told = arbiter.shared().lines.begin(id, record.fence.attempt);
-        Self { id, record, policy, settled: None, lost: false, told }
+        Self { id, record, terms, settled: None, lost: false, told }
     }
 
     /// The attempt is over: whoever stands in line for it looks again.
@@ -72,13 +73,13 @@ impl Held {
     /// Extends the lease.
     pub(super) async fn renew(&mut self, arbiter: &Arbiter) -> Renewal {
         let clock = &arbiter.shared().clock;
-        let Some(mut renewed) = renew(&self.record, &self.policy, clock.now()) else {
+        let Some(mut renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
             return Renewal::Lost;
         };
         let mut written = self.write_lease(arbiter, Expect::Fence(self.record.fence), &renewed).await;
         if matches!(written, Ok(Written::Lost(None))) && self.is_in_time(clock.now()) {
             // Nobody can have ended an attempt whose lease has not: the store has lost its record.
-            let policy = &self.policy;
+            let policy = &self.terms.policy;
             renewed = recall(&self.record, Some(policy.lease), policy.doubt_retention, clock.now());
             written = self.write_lease(arbiter, Expect::Absent, &renewed).await;
             if matches!(written, Ok(Written::Done)) {
@@ -115,7 +116,7 @@ impl Held {
         if let Some(settled) = self.settled {
             return Ok(settled);
         }
-        let settled = settle_held(arbiter, &self.id, &self.record, ending, &self.policy).await?;
+        let settled = settle_held(arbiter, &self.id, &self.record, ending, &self.terms.policy).await?;
         Ok(*self.settled.insert(settled))
     }
 
@@ -129,7 +130,7 @@ impl Held {
         let outcome = WaitingOutcome {
             held: self.record.clone(),
             ending: ending.clone(),
-            policy: Arc::clone(&self.policy),
+            policy: Arc::clone(&self.terms.policy),
             journalled: arbiter.is_journalled(),
         };
         let settled = match shared.outcomes.wait(self.id, outcome) {

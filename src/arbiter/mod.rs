@@ -110,7 +110,7 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the store gave no answer: then nobody may act.
-    pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Terms) -> Result<Admitted, StoreError> {
+    pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Admitted, StoreError> {
         let attempt = AttemptId(rand::random::<u128>().to_be_bytes());
         let admitted = if arrival.also.is_none() {
             self.admit_one(arrival, terms, attempt).await?
@@ -125,7 +125,7 @@ impl Arbiter {
     async fn admit_one(
         self: &Arc<Self>,
         arrival: &Arrival,
-        terms: &Terms,
+        terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Admitted, StoreError> {
         let id = &arrival.operation;
@@ -169,7 +169,7 @@ impl Arbiter {
         self: &Arc<Self>,
         found: Option<&Arc<Record>>,
         arrival: &Arrival,
-        terms: &Terms,
+        terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Round, StoreError> {
         // Earlier than it is, if anything: a lease that is begun ends the sooner, and one that is over is seen the later.
@@ -284,8 +284,8 @@ impl Arbiter {
         Ok(found)
     }
 
-    fn permit(self: &Arc<Self>, id: OperationId, record: Record, terms: &Terms) -> Admitted {
-        Admitted::Proceed(Permit::new(Arc::clone(self), id, record, terms.clone()))
+    fn permit(self: &Arc<Self>, id: OperationId, record: Record, terms: &Arc<Terms>) -> Admitted {
+        Admitted::Proceed(Permit::new(Arc::clone(self), id, record, Arc::clone(terms)))
     }
 
     fn remember(&self, id: &OperationId, duplicate: &Duplicate) {

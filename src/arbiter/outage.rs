@@ -44,7 +44,7 @@ impl Arbiter {
     pub(super) async fn admit_kept(
         &self,
         arrival: &Arrival,
-        terms: &Terms,
+        terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Option<Admitted>, StoreError> {
         let Some(journalled) = self.journalled.as_ref().filter(|_| self.is_kept(&arrival.operation)) else {
@@ -67,13 +67,13 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the journal takes nothing.
-    pub async fn admit_unseen(&self, arrival: &Arrival, terms: &Terms) -> Result<Option<Admitted>, StoreError> {
+    pub async fn admit_unseen(&self, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Option<Admitted>, StoreError> {
         // Of two operations both would have to be surely unseen, and go into the journal in one: no route does that.
         let admitted = if arrival.also.is_none() { self.begin_unseen(arrival, terms).await? } else { None };
         Ok(admitted.map(Admitted::handed_out))
     }
 
-    async fn begin_unseen(&self, arrival: &Arrival, terms: &Terms) -> Result<Option<Admitted>, StoreError> {
+    async fn begin_unseen(&self, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Option<Admitted>, StoreError> {
         let shared = self.shared();
         let (Some(journalled), Some(journal)) = (&self.journalled, &shared.journal) else { return Ok(None) };
         let (id, attempt) = (arrival.operation, AttemptId(rand::random()));
@@ -99,7 +99,7 @@ impl Arbiter {
         claim.begun = true;
         shared.filter.insert(&id);
         tracing::warn!(operation = %id.short(), "the store is away: surely not seen, so it begins under the journal");
-        Ok(Some(Admitted::Proceed(Permit::new(Arc::clone(journalled), id, record, terms.clone()))))
+        Ok(Some(Admitted::Proceed(Permit::new(Arc::clone(journalled), id, record, Arc::clone(terms)))))
     }
 
     /// Hands over what the journal holds and what does not run any more; one step of a background task.

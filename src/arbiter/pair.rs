@@ -15,7 +15,7 @@ impl Arbiter {
     pub(super) async fn admit_pair(
         self: &Arc<Self>,
         arrival: &Arrival,
-        terms: &Terms,
+        terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Admitted, StoreError> {
         let first = match self.admit_one(arrival, terms, attempt).await? {
@@ -23,7 +23,7 @@ impl Arbiter {
             told => return Ok(told),
         };
         let Some(second) = arrival.second() else { return Ok(Admitted::Proceed(first)) };
-        match self.admit_one(&second, &terms.of_second(), attempt).await? {
+        match self.admit_one(&second, &Arc::new(terms.of_second()), attempt).await? {
             Admitted::Proceed(second) => Ok(Admitted::Proceed(first.joined_by(second))),
             Admitted::Duplicate(duplicate) => {
                 // Before the request is told, or waits: by then it must hold nothing.

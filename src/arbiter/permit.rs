@@ -24,7 +24,6 @@ pub struct Permit {
     own: Box<Held>,
     /// The second operation that the attempt holds: renewed and settled with the first.
     beside: Option<Box<Held>>,
-    terms: Terms,
     /// When it was handed out: from then on the route's counters know of it.
     begun: Option<Instant>,
     dropped: Dropped,
@@ -53,14 +52,14 @@ pub struct Unsettled {
 }
 
 impl Permit {
-    pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Terms) -> Self {
-        let own = Box::new(Held::new(&arbiter, id, record, Arc::clone(&terms.policy)));
-        Self { arbiter, own, beside: None, terms, begun: None, dropped: Dropped::Free }
+    pub(super) fn new(arbiter: Arc<Arbiter>, id: OperationId, record: Record, terms: Arc<Terms>) -> Self {
+        let own = Box::new(Held::new(&arbiter, id, record, terms));
+        Self { arbiter, own, beside: None, begun: None, dropped: Dropped::Free }
     }
 
     /// The right to act is whole, and given to somebody who may use it at once.
     pub(super) fn handed_out(mut self) -> Self {
-        self.terms.route.attempts_running(1);
+        self.own.terms.route.attempts_running(1);
         (self.begun, self.dropped) = (Some(Clock::lately()), Dropped::Doubt);
         self
     }
@@ -89,7 +88,7 @@ impl Permit {
 
     /// How often the lease wants to be renewed.
     pub fn heartbeat(&self) -> Duration {
-        (self.terms.policy.lease / 3).max(Duration::from_millis(10))
+        (self.own.terms.policy.lease / 3).max(Duration::from_millis(10))
     }
 
     /// Waits until the lease wants to be renewed: regularly, and at once when somebody has missed the record. Longer than
@@ -149,7 +148,7 @@ impl Permit {
     pub fn settle(mut self, ending: Ending) -> impl Future<Output = Result<Settled, Unsettled>> + Send {
         if let Some(begun) = self.begun.filter(|_| !matches!(ending, Ending::NotSent)) {
             let ended = Clock::lately();
-            self.terms.route.attempt_took(ended.saturating_duration_since(begun), ended);
+            self.own.terms.route.attempt_took(ended.saturating_duration_since(begun), ended);
         }
         let ending = match &self.beside {
             None => ending,
@@ -191,7 +190,7 @@ impl Permit {
     }
 
     fn close(&self, settled: Settled) {
-        let metrics = &self.terms.route;
+        let metrics = &self.own.terms.route;
         let outcome = match settled {
             Settled::Kept(_) => Some(Outcome::Kept),
             Settled::Released => Some(Outcome::Released),
@@ -207,7 +206,7 @@ impl Permit {
             }
         }
         if self.own.settled == Some(Settled::Doubted) {
-            self.arbiter.doubted(&self.own.id, &self.own.record, &self.terms);
+            self.arbiter.doubted(&self.own.id, &self.own.record, &self.own.terms);
         }
     }
 }
@@ -227,7 +226,6 @@ impl Drop for Permit {
                     arbiter: Arc::clone(&self.arbiter),
                     own: self.own.clone(),
                     beside: self.beside.take(),
-                    terms: self.terms.clone(),
                     begun: self.begun,
                     dropped: Dropped::End,
                 };
@@ -236,7 +234,7 @@ impl Drop for Permit {
             Dropped::Free | Dropped::Doubt | Dropped::End => {
                 self.all().for_each(|held| held.end(&self.arbiter));
                 if self.begun.is_some() {
-                    self.terms.route.attempts_running(-1);
+                    self.own.terms.route.attempts_running(-1);
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::telemetry::RouteMetrics;
 pub(super) struct Guarded {
     pub(super) guard: Arc<Guard>,
     pub(super) naming: keys::Naming,
-    pub(super) terms: Terms,
+    pub(super) terms: Arc<Terms>,
 }
 
 /// The guards of these routes, in order; none where a route has none.
@@ -34,12 +34,12 @@ impl Guarded {
     fn of(route: &Route, metrics: &Arc<RouteMetrics>) -> Option<Self> {
         let guard = Arc::new(route.guard.clone()?.acting());
         let schedule = guard.probing.as_ref().map(|probing| Arc::from(&probing.schedule[..]));
-        let terms = Terms {
+        let terms = Arc::new(Terms {
             policy: Arc::new(guard.policy.clone()),
             beside: guard.also.as_ref().map(|also| Arc::new(also.policy.clone())),
             route: Arc::clone(metrics),
             schedule,
-        };
+        });
         let naming = keys::Naming::new(guard.keys.clone());
         Some(Self { guard, naming, terms })
     }

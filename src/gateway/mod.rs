@@ -215,7 +215,7 @@ impl Shared {
     pub fn guards(&self) -> impl Iterator<Item = (&str, &Guard, &Terms)> {
         let named = self.settings.routes.iter().zip(&self.guards);
         named.filter_map(|(route, guarded)| {
-            guarded.as_ref().map(|guarded| (route.name.as_str(), &*guarded.guard, &guarded.terms))
+            guarded.as_ref().map(|guarded| (route.name.as_str(), &*guarded.guard, &*guarded.terms))
         })
     }
 }

@@ -32,7 +32,7 @@ struct Prober {
     upstream: Arc<Upstream>,
     upstream_metrics: Arc<UpstreamMetrics>,
     guard: Arc<Guard>,
-    terms: Terms,
+    terms: Arc<Terms>,
     metrics: Arc<Metrics>,
     buffers: Budget,
     /// Its place among the requests under way.
@@ -116,7 +116,7 @@ impl Gateway {
             upstream: Arc::clone(upstream),
             upstream_metrics: Arc::clone(upstream_metrics),
             guard: Arc::clone(&guarded.guard),
-            terms: guarded.terms.clone(),
+            terms: Arc::clone(&guarded.terms),
             metrics: Arc::clone(&self.shared.metrics),
             buffers: self.buffers.clone(),
             _slot: self.shared.slots.take(&self.slots, index).ok()?,

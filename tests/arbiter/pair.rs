@@ -29,7 +29,7 @@ pub(crate) fn both(key: u8, number: u8) -> Arrival {
 /// Gateways whose route has two keys. Of orders a changed request is a duplicate.
 pub(crate) fn ward(gateways: usize, in_doubt: InDoubt) -> Ward {
     let mut ward = Ward::new(gateways, in_doubt, CACHE);
-    ward.terms.beside = Some(Arc::new(Policy { compare: false, ..(*ward.terms.policy).clone() }));
+    Arc::make_mut(&mut ward.terms).beside = Some(Arc::new(Policy { compare: false, ..(*ward.terms.policy).clone() }));
     ward
 }
 
@@ -191,7 +191,7 @@ async fn somebodys_word_on_one_doubt_ends_both() {
         for (ending, left) in [(true, "completed"), (false, "absent")] {
             let ward = ward(2, InDoubt::Hold);
             assert!(acts(&ward, 1, 1).await.settle(Ending::Unknown(Cause::Broken)).await.is_ok());
-            let terms = if asked == id(1) { ward.terms.clone() } else { ward.terms.of_second() };
+            let terms = if asked == id(1) { (*ward.terms).clone() } else { ward.terms.of_second() };
             let ending = if ending { answered(&ward.terms, 201, 9) } else { answered(&ward.terms, 404, 0) };
             let doubt = stored(&ward, asked).await;
             // The store fails over the other half: the word is not taken, and may be given again.

@@ -132,14 +132,14 @@ async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
     // A day before the end; of a doubt that lasts no two days, the second half.
     for (early, late) in [(Duration::from_hours(48), Duration::from_hours(24)), (RETENTION, RETENTION)] {
         let lasts = early + late;
-        let (mut watched, mut terms) = (namespaces(&ward), ward.terms.clone());
+        let (mut watched, mut terms) = (namespaces(&ward), (*ward.terms).clone());
         for watched in watched.values_mut() {
             Arc::make_mut(&mut watched.policy).doubt_retention = lasts;
         }
         Arc::make_mut(&mut terms.policy).doubt_retention = lasts;
         Arc::make_mut(&mut terms.policy).attempt_timeout = Duration::ZERO;
         let mut sweep = Sweep::new(watched);
-        let Admitted::Proceed(permit) = ward.arbiter().admit(&arrival(1, 0), &terms).await.unwrap() else {
+        let Admitted::Proceed(permit) = ward.arbiter().admit(&arrival(1, 0), &Arc::new(terms)).await.unwrap() else {
             panic!("refused")
         };
         assert!(matches!(permit.settle(Ending::Unknown(Cause::Broken)).await, Ok(Settled::Doubted)));
@@ -156,7 +156,7 @@ async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
 }
 
 /// A duplicate that waits as the gateway does. How often it asked, and whether it may run.
-async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Terms) -> (usize, Admitted) {
+async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Arc<Terms>) -> (usize, Admitted) {
     let mut asked = 0;
     loop {
         let admitted = arbiter.admit(&arrival(1, 0), &terms).await.unwrap();

@@ -31,7 +31,7 @@ pub(crate) struct Ward {
     pub(crate) clock: Clock,
     pub(crate) store: Arc<Watched>,
     pub(crate) gateways: Vec<Arc<Arbiter>>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: Arc<Terms>,
 }
 
 impl Ward {
@@ -52,7 +52,7 @@ impl Ward {
             clock,
             store,
             gateways,
-            terms: Terms { policy: Arc::new(policy(in_doubt)), beside: None, route, schedule: None },
+            terms: Arc::new(Terms { policy: Arc::new(policy(in_doubt)), beside: None, route, schedule: None }),
         }
     }
 
@@ -70,7 +70,7 @@ impl Ward {
         let metrics = Arc::new(Metrics::new().unwrap());
         let journal = Journal::open(&settings, Codec::default(), self.clock.clone(), Arc::clone(&metrics)).unwrap();
         let shared = shared(&self.clock, CACHE, Some(journal), metrics);
-        self.terms.route = shared.metrics.route("orders");
+        Arc::make_mut(&mut self.terms).route = shared.metrics.route("orders");
         self.gateways.push(Arc::new(Arbiter::new(Arc::clone(&self.store) as _, shared)));
     }
 

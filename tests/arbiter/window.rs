@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_secs(50);
 
 async fn done(gateways: usize, cache: usize) -> Ward {
     let mut ward = Ward::new(gateways, InDoubt::Hold, cache);
-    Arc::make_mut(&mut ward.terms.policy).window = Window::Sliding;
+    Arc::make_mut(&mut Arc::make_mut(&mut ward.terms).policy).window = Window::Sliding;
     let permit = ward.permit(1).await;
     assert!(permit.settle(answered(&ward.terms, 201, 9)).await.is_ok());
     ward
