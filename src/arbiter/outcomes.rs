@@ -20,6 +20,8 @@ const BATCH: usize = 1_024;
 /// Outcomes that wait for their store.
 pub struct Outcomes {
     waiting: Mutex<Waiting>,
+    /// How many there are: for those who only ask whether there are any, which all workers do all the time.
+    count: AtomicUsize,
     most: AtomicUsize,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +60,7 @@ pub(super) struct Place<'a> {
 impl Outcomes {
     /// Room for so many.
     pub fn new(most: usize, metrics: Arc<Metrics>) -> Self {
-        Self { waiting: Mutex::default(), most: AtomicUsize::new(most), metrics }
+        Self { waiting: Mutex::default(), count: AtomicUsize::new(0), most: AtomicUsize::new(most), metrics }
     }
 
     /// From now on at most so many; those that wait already stay.
@@ -68,7 +70,7 @@ impl Outcomes {
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.lock().by_name.len()
+        self.count.load(Ordering::Acquire)
     }
 
     /// Whether none waits.
@@ -81,13 +83,10 @@ impl Outcomes {
         let name = (id, outcome.held.fence.attempt);
         let (told, written) = oneshot::channel();
         let outcome = Arc::new(Waiter { outcome, told: Mutex::new(Some(told)) });
-        let mut waiting = self.lock();
-        if waiting.by_name.len() >= self.most.load(Ordering::Relaxed) {
-            return None;
-        }
-        waiting.by_name.insert(name, outcome);
-        waiting.turns.push_back(name);
-        drop(waiting);
+        self.change(|waiting| {
+            let room = waiting.by_name.len() < self.most.load(Ordering::Relaxed);
+            room.then(|| waiting.insert(name, outcome))
+        })?;
         self.metrics.kept().outcomes_wait(1);
         Some(Place { outcomes: self, name, written })
     }
@@ -112,6 +111,14 @@ impl Outcomes {
         let Some(outcome) = self.lock().by_name.get(&(*id, met.fence.attempt)).cloned() else { return Ok(false) };
         Box::pin(write_one(arbiter, id, &outcome)).await?;
         Ok(true)
+    }
+
+    /// Takes an outcome in or lets one go. The count is set under the lock, so that the last one set is right.
+    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let mut waiting = self.lock();
+        let changed = change(&mut waiting);
+        self.count.store(waiting.by_name.len(), Ordering::Release);
+        changed
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -139,6 +146,11 @@ async fn write_one(arbiter: &Arbiter, id: &OperationId, waiter: &Waiter) -> Resu
 }
 
 impl Waiting {
+    fn insert(&mut self, name: Name, outcome: Arc<Waiter>) {
+        self.by_name.insert(name, outcome);
+        self.turns.push_back(name);
+    }
+
     /// Those whose turn it is; each goes to the back.
     fn next(&mut self) -> Vec<(Name, Arc<Waiter>)> {
         let due: Vec<_> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
@@ -158,7 +170,7 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.outcomes.lock().by_name.remove(&self.name);
+        self.outcomes.change(|waiting| waiting.by_name.remove(&self.name));
         self.outcomes.metrics.kept().outcomes_wait(-1);
     }
 }

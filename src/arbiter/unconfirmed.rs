@@ -2,6 +2,7 @@
 //! recognised if a request meets it before.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,11 @@ const BATCH: usize = 1_024;
 
 /// Claims that may or may not be in the store.
 #[derive(Default)]
-pub struct Unconfirmed(Mutex<Claims>);
+pub struct Unconfirmed {
+    claims: Mutex<Claims>,
+    /// How many there are: for those who only ask whether there are any, which all workers do all the time.
+    count: AtomicUsize,
+}
 
 #[derive(Default)]
 struct Claims {
@@ -67,7 +72,7 @@ impl Drop for Pending<'_> {
         let shared = self.arbiter.shared();
         let since = shared.clock.now();
         let claim = Claim { record: self.record.clone(), policy: Arc::clone(self.policy), since };
-        shared.unconfirmed.lock().insert((self.id, self.record.fence.attempt), claim);
+        shared.unconfirmed.change(|claims| claims.insert((self.id, self.record.fence.attempt), claim));
     }
 }
 
@@ -92,7 +97,7 @@ impl Claims {
 impl Unconfirmed {
     /// How many claims are remembered.
     pub fn len(&self) -> usize {
-        self.lock().by_name.len()
+        self.count.load(Ordering::Acquire)
     }
 
     /// Whether none is remembered.
@@ -130,7 +135,7 @@ impl Unconfirmed {
             answered => answered?,
         };
         if done {
-            self.lock().by_name.remove(name);
+            self.change(|claims| claims.by_name.remove(name));
         }
         Ok(())
     }
@@ -176,8 +181,16 @@ impl Unconfirmed {
         Ok(false)
     }
 
+    /// Takes a claim in or lets one go. The count is set under the lock, so that the last one set is right.
+    fn change<T>(&self, change: impl FnOnce(&mut Claims) -> T) -> T {
+        let mut claims = self.lock();
+        let changed = change(&mut claims);
+        self.count.store(claims.by_name.len(), Ordering::Release);
+        changed
+    }
+
     fn lock(&self) -> MutexGuard<'_, Claims> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
