@@ -57,7 +57,10 @@ impl Held {
     /// The attempt is over: whoever stands in line for it looks again.
     pub(super) fn end(&self, arbiter: &Arbiter) {
         let shared = arbiter.shared();
-        shared.dispatched.ended(&self.id, self.record.fence.attempt);
+        // Where its outcome is kept, that was said with it.
+        if !matches!(self.settled, Some(Settled::Kept(_))) {
+            shared.dispatched.ended(&self.id, self.record.fence.attempt);
+        }
         shared.lines.end(&self.id, self.record.fence.attempt);
     }
 
