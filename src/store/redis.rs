@@ -17,10 +17,11 @@ mod sentinel;
 mod server;
 mod settings;
 mod slots;
+mod terms;
 mod wanted;
 
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -33,11 +34,12 @@ use self::faults::read;
 use self::line::{Digits, Words};
 pub use self::line::{Malformed, Replies};
 use self::lines::Lines;
-use self::link::{Link, Sent, Terms};
+use self::link::{Link, Sent};
 use self::position::Position;
 use self::request::{Answer, Request};
 pub use self::server::{Persistence, Report};
 pub use self::settings::{Access, Address, BadUrl, Node, Password, Protocol, Sentinel, Servers, Settings, Wait};
+use self::terms::Terms;
 use self::wanted::{Wanted, What, key_behind};
 use super::codec::{self, Codec};
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
@@ -214,25 +216,21 @@ impl RedisStore {
 
     /// Sends a change at once, where that can be, and nobody else has to have it.
     fn start(&self, wanted: &Wanted<'_>) -> Result<Option<Sent<'_>>, StoreError> {
-        let sheet = wanted.put_together(&self.codec, &self.key_prefix, self.cleared_desk())?;
+        let mut desk = self.desk();
+        let sheet = wanted.put_together(&self.codec, &self.key_prefix, std::mem::take(&mut *desk))?;
         let change = wanted.change(&sheet, self.terms.settings.wait);
         let sent = if change.wait.is_some() {
             None
         } else {
             self.lines.start(change.command(&self.scripts, true).words(), change.deadline)
         };
-        self.leave_desk(sheet.room());
+        *desk = cleared(sheet.room());
         Ok(sent)
     }
 
-    fn cleared_desk(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.desk.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn leave_desk(&self, mut words: Vec<u8>) {
-        words.clear();
-        words.shrink_to(DESK);
-        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    /// The desk, while a command is put together there and handed over, which waits for nothing.
+    fn desk(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn outcome(&self, wanted: &Wanted<'_>, reply: Value) -> Result<Written, StoreError> {
@@ -315,9 +313,11 @@ impl RedisStore {
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
         let deadline = self.deadline();
-        let key = key_behind(self.cleared_desk(), &self.key_prefix, id);
+        let mut desk = self.desk();
+        let key = key_behind(std::mem::take(&mut *desk), &self.key_prefix, id);
         let sent = self.lines.start(&[b"GET", &key], deadline);
-        self.leave_desk(key);
+        *desk = cleared(key);
+        drop(desk);
         in_box(|| self.load_record(id, sent, deadline))
     }
 
@@ -341,6 +341,13 @@ impl Store for RedisStore {
     fn probe(&self) -> Reply<'_, ()> {
         Box::pin(self.try_out())
     }
+}
+
+/// The same room with nothing in it, and no more of it than is kept.
+fn cleared(mut words: Vec<u8>) -> Vec<u8> {
+    words.clear();
+    words.shrink_to(DESK);
+    words
 }
 
 /// Whether enough replicas have what was written, by the reply to `WAIT`.

@@ -12,12 +12,13 @@ use super::StoreError;
 use super::deadline::Deadline;
 use super::dial;
 use super::faults::{Redirect, is_down, redirect, translate, unavailable};
-use super::link::{Link, Place, Terms, lock};
+use super::link::{Link, Place, lock};
 use super::newest::newest;
 use super::position::Turn;
 use super::request::{Answer, Request};
 use super::settings::{Node, listed};
 use super::slots::{Shares, slot};
+use super::terms::Terms;
 use crate::clock::Clock;
 
 /// How often a call is sent on before it is given up.

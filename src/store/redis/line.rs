@@ -90,10 +90,11 @@ impl Line {
         commands: [Words<'_>; N],
         deadline: Deadline,
     ) -> Result<[Value; N], Lost> {
-        let tickets = match self.begin(commands, deadline)? {
-            Some(tickets) => tickets,
+        let places = match self.admit(commands, deadline)? {
+            Some(places) => places,
             None => self.queue_up(commands, deadline).await?,
         };
+        let tickets = places.map(|place| Ticket { line: self, place: Some(place) });
         let mut replies = [const { Value::Nil }; N];
         for (reply, ticket) in replies.iter_mut().zip(tickets) {
             *reply = ticket.await?;
@@ -102,45 +103,51 @@ impl Line {
     }
 
     /// Takes commands in a row, if there is room for them; they go out without anybody's waiting for it.
-    pub(super) fn begin<const N: usize>(
-        &self,
-        commands: [Words<'_>; N],
-        deadline: Deadline,
-    ) -> Result<Option<[Ticket; N]>, Lost> {
-        let places = self.shared.queue().admit(commands, deadline)?;
-        Ok(places.map(|places| places.map(|place| Ticket { shared: Arc::clone(&self.shared), place: Some(place) })))
+    fn admit<const N: usize>(&self, commands: [Words<'_>; N], deadline: Deadline) -> Result<Option<[u32; N]>, Lost> {
+        self.shared.queue().admit(commands, deadline)
     }
 
     /// Waits until there is room for the commands.
-    async fn queue_up<const N: usize>(
-        &self,
-        commands: [Words<'_>; N],
-        deadline: Deadline,
-    ) -> Result<[Ticket; N], Lost> {
+    async fn queue_up<const N: usize>(&self, commands: [Words<'_>; N], deadline: Deadline) -> Result<[u32; N], Lost> {
         loop {
             // Before the look, so that no room is missed that comes after it.
             let room = self.shared.room.notified();
-            if let Some(tickets) = self.begin(commands, deadline)? {
-                return Ok(tickets);
+            if let Some(places) = self.admit(commands, deadline)? {
+                return Ok(places);
             }
             deadline.hold(room).await.map_err(|_| Lost::Late(deadline))?;
         }
     }
 }
 
-/// A claim to a reply. Dropped, the command goes its way, and the reply is thrown away.
-pub(super) struct Ticket {
-    shared: Arc<Shared>,
+impl AsRef<Self> for Line {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// A claim to a reply of a line's, which it borrows or holds. Dropped, the command goes its way, and the reply is thrown
+/// away.
+pub(super) struct Ticket<L: AsRef<Line>> {
+    line: L,
     /// None when it has been taken.
     place: Option<u32>,
 }
 
-impl Future for Ticket {
+impl<L: AsRef<Line>> Ticket<L> {
+    /// A command that goes out without anybody's waiting for it, if there is room for it.
+    pub(super) fn of(line: L, command: Words<'_>, deadline: Deadline) -> Result<Option<Self>, Lost> {
+        let places = line.as_ref().admit([command], deadline)?;
+        Ok(places.map(|[place]| Self { line, place: Some(place) }))
+    }
+}
+
+impl<L: AsRef<Line> + Unpin> Future for Ticket<L> {
     type Output = Result<Value, Lost>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(place) = self.place else { return Poll::Pending };
-        let reply = self.shared.queue().poll(place, context);
+        let reply = self.line.as_ref().shared.queue().poll(place, context);
         if let Poll::Ready(Ok(_)) = &reply {
             self.place = None;
         }
@@ -148,10 +155,10 @@ impl Future for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl<L: AsRef<Line>> Drop for Ticket<L> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            self.shared.queue().leave(place);
+            self.line.as_ref().shared.queue().leave(place);
         }
     }
 }

@@ -11,12 +11,13 @@ use super::StoreError;
 use super::cluster::Cluster;
 use super::deadline::Deadline;
 use super::line::Words;
-use super::link::{Link, Place, Sent, Terms};
+use super::link::{Link, Place, Sent};
 use super::position::Turn;
 use super::request::{Answer, Request};
 use super::sentinel::Sentinels;
 use super::server::Report;
 use super::settings::{Node, Servers};
+use super::terms::Terms;
 
 /// How often it is looked whether the primaries are still the primaries, where nobody says so.
 const LOOK: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
 //! The way to one server: connections made when needed, looked over before their first use, given up when they break or
 //! fall silent. It carries commands and replies and knows nothing of records.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +17,8 @@ use super::line::{Digits, Line, Lost, Ticket, Words};
 use super::request::{Answer, Request};
 use super::sentinel::Sentinels;
 use super::server::{self, Report};
-use super::settings::{Access, Node, Settings};
+use super::settings::{Access, Node};
+use super::terms::Terms;
 use crate::clock::Clock;
 
 /// The least that connecting may take: a lost SYN is sent again after a second.
@@ -26,38 +26,6 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(1_500);
 
 /// How far apart attempts to connect begin, at most: a server that is away is not stormed, and is found soon.
 const SPACING: Duration = Duration::from_millis(100);
-
-/// What all ways to the servers of a store have in common.
-pub(super) struct Terms {
-    pub(super) settings: Settings,
-    pub(super) timeout: Duration,
-    pub(super) clock: Clock,
-    /// Servers that a connection has found fit before. A policy that changes while the gateway runs is counted and
-    /// logged; refusing it then would stop the connections that happen to be made anew, and no others.
-    accepted: Mutex<HashSet<Node>>,
-}
-
-impl Terms {
-    pub(super) fn new(settings: Settings, timeout: Duration, clock: Clock) -> Self {
-        Self { settings, timeout, clock, accepted: Mutex::default() }
-    }
-
-    async fn look_over(
-        &self,
-        node: &Node,
-        line: &Line,
-        sets_clock: bool,
-        deadline: Deadline,
-    ) -> Result<Report, StoreError> {
-        let allow_eviction = self.settings.allow_eviction || lock(&self.accepted).contains(node);
-        let clock = sets_clock.then_some(&self.clock);
-        let report = server::ask(line, allow_eviction, clock, deadline).await??;
-        if report.refusal.is_none() {
-            lock(&self.accepted).insert(node.clone());
-        }
-        Ok(report)
-    }
-}
 
 /// Which server it is.
 #[derive(Clone)]
@@ -105,21 +73,18 @@ pub(super) struct Live {
 
 /// A command that went out at once.
 pub(super) struct Sent<'a> {
-    ticket: Ticket,
+    /// It keeps the connection until the reply comes, also where the lane has let go of it.
+    ticket: Ticket<Arc<Live>>,
     call: Call<'a>,
     generation: u64,
-    /// Kept until the reply comes, also where the lane has let go of it.
-    live: Arc<Live>,
 }
 
 impl Sent<'_> {
     /// The reply, which may be an error of the server's; none where the connection has broken, and the command may be
     /// sent once more.
     pub(super) async fn reply(self) -> Result<Option<Value>, StoreError> {
-        let lane = self.call.0;
-        let outcome = lane.mind(self.generation, self.ticket.await);
-        drop(self.live);
-        match outcome {
+        let lane = self.call.lane;
+        match lane.mind(self.generation, self.ticket.await) {
             Ok(reply) => Ok(Some(lane.heed(self.generation, reply))),
             Err(Lost::Broken(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -128,11 +93,16 @@ impl Sent<'_> {
 }
 
 /// A call under way on a lane.
-struct Call<'a>(&'a Lane);
+struct Call<'a> {
+    lane: &'a Lane,
+    counts: bool,
+}
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        if self.counts {
+            self.lane.calls.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -151,7 +121,7 @@ impl Link {
     /// broken is replaced, and the request sent again, once.
     pub(super) async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Answer, StoreError> {
         let lane = self.lane(request.wait.is_some());
-        let _call = lane.begin();
+        let _call = self.begin(lane);
         let mut again = request.again;
         loop {
             let (generation, live) = self.live(lane, deadline).await?;
@@ -168,8 +138,8 @@ impl Link {
     pub(super) fn start(&self, command: Words<'_>, deadline: Deadline) -> Option<Sent<'_>> {
         let lane = self.lane(false);
         let (generation, live) = lane.made(&self.place)?;
-        let [ticket] = live.line.begin([command], deadline).ok().flatten()?;
-        Some(Sent { ticket, call: lane.begin(), generation, live })
+        let ticket = Ticket::of(live, command, deadline).ok().flatten()?;
+        Some(Sent { ticket, call: self.begin(lane), generation })
     }
 
     /// Sends a command whose reply depends on the run of the server, and says which run it was.
@@ -207,6 +177,15 @@ impl Link {
         };
         let calls = |lane: &&Lane| lane.calls.load(Ordering::Relaxed);
         fitting.iter().min_by_key(calls).unwrap_or(&self.lanes[0])
+    }
+
+    /// A call begins. It counts where there is another lane that might have fewer.
+    fn begin<'a>(&self, lane: &'a Lane) -> Call<'a> {
+        let counts = self.lanes.len() > 1;
+        if counts {
+            lane.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        Call { lane, counts }
     }
 
     /// A connection to a server that may be used.
@@ -297,11 +276,6 @@ impl Lane {
         Some((slot.generation, Arc::clone(live)))
     }
 
-    fn begin(&self) -> Call<'_> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        Call(self)
-    }
-
     fn slot(&self) -> MutexGuard<'_, Slot> {
         lock(&self.slot)
     }
@@ -310,6 +284,12 @@ impl Lane {
 impl Slot {
     fn made(&self) -> Option<&Arc<Live>> {
         self.attempt.as_ref().and_then(|attempt| attempt.peek()).and_then(|made| made.as_ref().ok())
+    }
+}
+
+impl AsRef<Line> for Arc<Live> {
+    fn as_ref(&self) -> &Line {
+        &self.line
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -45,41 +46,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let driver = &mut *self;
-        if let Err(error) = driver.write(context).and_then(|()| driver.read(context)) {
-            driver.shared.finish(error.to_string().into());
-            return Poll::Ready(());
+        // Reading comes first: what callers are to have room for, or are late for, is then known when the queue is looked at.
+        match driver.read(context).and_then(|()| driver.write(context)) {
+            Ok(next) => {
+                driver.watch_time(next, context);
+                Poll::Pending
+            }
+            Err(error) => {
+                driver.shared.finish(error.to_string().into());
+                Poll::Ready(())
+            }
         }
-        driver.watch_time(context);
-        if driver.shared.queue().eases() {
-            driver.shared.room.notify_waiters();
-        }
-        Poll::Pending
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    /// Writes all there is, as far as the stream takes it.
-    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut stream = Pin::new(&mut self.stream);
+    /// Writes all there is, as far as the stream takes it. Returns when to look for commands whose time has passed.
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<Option<Instant>> {
         loop {
-            if self.written == self.out.len() {
-                self.out.clear();
-                self.out.shrink_to(KEPT);
-                self.written = 0;
-                self.shared.queue().load(&mut self.out, context);
-                if self.out.is_empty() {
-                    return match stream.poll_flush(context) {
-                        Poll::Ready(flushed) => flushed,
-                        Poll::Pending => Ok(()),
-                    };
-                }
+            let begun = self.written < self.out.len();
+            let turn = self.shared.queue().attend(&mut self.out, context);
+            if turn.eases {
+                self.shared.room.notify_waiters();
             }
+            // What comes after the queue was emptied wakes the driver again; what came while there was a rest did not.
+            if self.send(context)?.is_pending() || !begun {
+                return Ok(turn.alarm);
+            }
+        }
+    }
+
+    /// Writes what it has. Pending where the stream does not take all of it.
+    fn send(&mut self, context: &mut Context<'_>) -> io::Result<Poll<()>> {
+        let mut stream = Pin::new(&mut self.stream);
+        while self.written < self.out.len() {
             match stream.as_mut().poll_write(context, &self.out[self.written..]) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(count) => self.written += count?,
-                Poll::Pending => return Ok(()),
+                Poll::Pending => return Ok(Poll::Pending),
             }
         }
+        self.out.clear();
+        self.out.shrink_to(KEPT);
+        self.written = 0;
+        // What a stream holds back it goes on with when it is asked again.
+        if let Poll::Ready(flushed) = stream.poll_flush(context) {
+            flushed?;
+        }
+        Ok(Poll::Ready(()))
     }
 
     /// Reads all there is, and hands out the replies in it.
@@ -103,9 +117,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     }
 
     /// Tells those whose time has passed.
-    fn watch_time(&mut self, context: &mut Context<'_>) {
-        loop {
-            let Some(end) = self.shared.queue().alarm() else { return };
+    fn watch_time(&mut self, mut next: Option<Instant>, context: &mut Context<'_>) {
+        while let Some(end) = next {
             let end = end.into();
             let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
             if alarm.deadline() != end {
@@ -114,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             if alarm.as_mut().poll(context).is_pending() {
                 return;
             }
-            self.shared.queue().expire(Clock::instant());
+            next = self.shared.queue().expire(Clock::instant());
         }
     }
 }

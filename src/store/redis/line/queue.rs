@@ -49,6 +49,14 @@ enum Slot {
     Answered(Value),
 }
 
+/// What the driver has to know at each of its turns.
+pub(super) struct Turn {
+    /// When commands are to be looked for whose time has passed.
+    pub(super) alarm: Option<Instant>,
+    /// Whether those who wait for room may try again.
+    pub(super) eases: bool,
+}
+
 /// A reply came that nobody has asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("Redis answered without being asked")]
@@ -157,23 +165,19 @@ impl Queue {
         }
     }
 
-    /// Puts what is to be written in the place of what has been, and remembers whom to wake for more.
-    pub(super) fn load(&mut self, written: &mut Vec<u8>, context: &Context<'_>) {
+    /// Gives the driver what is to be written, where it has nothing left of what it had, and remembers whom to wake for more.
+    pub(super) fn attend(&mut self, written: &mut Vec<u8>, context: &Context<'_>) -> Turn {
         if self.driver.as_ref().is_none_or(|driver| !driver.will_wake(context.waker())) {
             self.driver = Some(context.waker().clone());
         }
         if written.is_empty() {
             std::mem::swap(&mut self.out, written);
         }
-    }
-
-    /// When commands are to be looked for whose time has passed.
-    pub(super) fn alarm(&self) -> Option<Instant> {
-        self.alarm
+        Turn { alarm: self.alarm, eases: self.eases() }
     }
 
     /// Tells those whose time has passed, and sets the alarm to the next of them.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Instant> {
         self.alarm = None;
         for place in &self.order {
             if let Slot::Waiting { deadline, late, caller } = &mut self.slots[*place as usize]
@@ -187,10 +191,11 @@ impl Queue {
                 }
             }
         }
+        self.alarm
     }
 
     /// Whether those who wait for room may try again.
-    pub(super) fn eases(&mut self) -> bool {
+    fn eases(&mut self) -> bool {
         let eases = self.crowded && !self.is_full(1);
         self.crowded &= !eases;
         eases

@@ -205,6 +205,38 @@ async fn a_server_that_does_not_read_costs_bounded_memory() {
     drop(server);
 }
 
+/// A server that answers only when it has everything: no reply wakes the driver in between.
+#[tokio::test]
+async fn what_is_asked_while_a_rest_is_to_be_written_goes_out_behind_it() {
+    let (line, mut server) = connected();
+    let long = vec![b'x'; 2 * HELD];
+    let commands: [Words; 2] = [&[b"ECHO", &long], &[b"ECHO", b"next"]];
+    let mut sent = Vec::new();
+    for words in commands {
+        words::write(&mut sent, words);
+    }
+    let begun = Notify::new();
+    let next = async {
+        begun.notified().await;
+        ask(&line, b"next", ample()).await
+    };
+    let script = async {
+        // By then the stream holds as much as it can.
+        let mut received = vec![server.read_u8().await.unwrap()];
+        begun.notify_one();
+        while line.shared.queue().bytes() == 0 {
+            tokio::task::yield_now().await;
+        }
+        received.resize(sent.len(), 0);
+        server.read_exact(&mut received[1..]).await.unwrap();
+        server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        received
+    };
+    let (first, next, received) = tokio::join!(ask(&line, &long, ample()), next, script);
+    assert_eq!((first.unwrap(), next.unwrap()), (Value::Int(1), Value::Int(2)));
+    assert!(received == sent);
+}
+
 /// Those who wait for room are told, too, when there will be none.
 #[tokio::test]
 async fn a_line_that_ends_is_no_longer_waited_for() {
