@@ -4,7 +4,6 @@
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -108,10 +107,10 @@ fn send(client: &mut TcpStream, body: &[u8]) -> Result<()> {
 }
 
 /// Names the same request again and again.
-fn named(request: &Arc<Request>, look: impl Fn(Arrival)) -> Result<()> {
+fn named(request: &Request, look: impl Fn(Arrival)) -> Result<()> {
     let naming = Naming::new(settings());
     for _ in 0..BODIES {
-        match naming.identify(black_box(Arc::clone(request)))? {
+        match naming.identify(black_box(request))? {
             Named::Operation(arrival) => look(arrival),
             Named::Unkeyed => return Err(anyhow!("it has a key")),
         }
@@ -119,11 +118,11 @@ fn named(request: &Arc<Request>, look: impl Fn(Arrival)) -> Result<()> {
     Ok(())
 }
 
-fn request(body: &Bytes, kind: &'static str) -> Arc<Request> {
+fn request(body: &Bytes, kind: &'static str) -> Request {
     let mut headers = HeaderMap::new();
     headers.insert(KEY, HeaderValue::from_static("8e03978e-40d5-43dd-bc93-6894a57f9324"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Arc::new(Request {
+    Request {
         method: Method::POST,
         authority: "shop.example".to_owned(),
         path: "/orders".to_owned(),
@@ -132,7 +131,7 @@ fn request(body: &Bytes, kind: &'static str) -> Arc<Request> {
         headers,
         caller: Caller::default(),
         body: body.clone(),
-    })
+    }
 }
 
 fn settings() -> Settings {

@@ -1,7 +1,6 @@
 //! Key, scope and fingerprint of one request of 1 KiB. What is done for the first time is done before.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use gungraun::{library_benchmark, library_benchmark_group};
 use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
@@ -13,12 +12,12 @@ use oncegate::upstream::headers::Kinds;
 
 use super::{at_most, orders};
 
-/// A request, and how its route names operations.
+/// A request, and how its route names operations: both live on, as what borrows them is handed on beside them.
 pub(crate) struct Case {
-    naming: Naming,
+    naming: &'static Naming,
     /// Of the request's fields.
     kinds: Kinds,
-    request: Arc<Request>,
+    request: &'static Request,
 }
 
 /// One that the route with this name takes. All that is lazy has happened.
@@ -33,7 +32,7 @@ pub(crate) fn case(route: &str) -> Case {
     insert(HeaderName::from_static("idempotency-key"), &orders::key(7));
     insert(HeaderName::from_static("x-tenant"), "shop-17");
     insert(COOKIE, "theme=dark; sid=4b3c2d1e0f; lang=de");
-    let request = Arc::new(Request {
+    let request: &Request = Box::leak(Box::new(Request {
         method: Method::POST,
         authority: "shop.example".to_owned(),
         path: "/orders".to_owned(),
@@ -42,16 +41,17 @@ pub(crate) fn case(route: &str) -> Case {
         headers,
         caller: Caller::default(),
         body: orders::order(7).into(),
-    });
-    let case = Case { naming: Naming::new(guard.keys), kinds: Kinds::of(&request.headers), request };
+    }));
+    let naming = Box::leak(Box::new(Naming::new(guard.keys)));
+    let case = Case { naming, kinds: Kinds::of(&request.headers), request };
     case.arrival().prints();
     case
 }
 
 impl Case {
     /// What the request is taken for.
-    pub(crate) fn arrival(&self) -> Arrival {
-        match black_box(&self.naming).identify(Arc::clone(black_box(&self.request))).unwrap() {
+    pub(crate) fn arrival(&self) -> Arrival<'static> {
+        match black_box(self.naming).identify(black_box(self.request)).unwrap() {
             Named::Operation(arrival) => arrival,
             Named::Unkeyed => panic!("it has a key"),
         }
@@ -63,8 +63,8 @@ impl Case {
 #[bench::header(args = ("create-order",), setup = case, config = at_most(2_250))]
 #[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(3_120))]
 fn head(case: Case) -> Case {
-    let Request { headers, query, caller, .. } = &*case.request;
-    black_box(black_box(&case.naming).check_head(black_box(headers), case.kinds, query.as_deref(), caller).unwrap());
+    let Request { headers, query, caller, .. } = case.request;
+    black_box(black_box(case.naming).check_head(black_box(headers), case.kinds, query.as_deref(), caller).unwrap());
     case
 }
 
@@ -73,7 +73,7 @@ fn head(case: Case) -> Case {
 #[bench::header(args = ("create-order",), setup = case, config = at_most(6_950))]
 #[bench::fields_and_scope(args = ("fields",), setup = case, config = at_most(48_400))]
 #[bench::fingerprint(args = ("whole",), setup = case, config = at_most(33_800))]
-fn operation(case: Case) -> (Case, Arrival) {
+fn operation(case: Case) -> (Case, Arrival<'static>) {
     let arrival = case.arrival();
     (case, black_box(arrival))
 }
@@ -81,7 +81,7 @@ fn operation(case: Case) -> (Case, Arrival) {
 // The digest of the canonical form, which a first request and a changed one need too.
 #[library_benchmark]
 #[bench::json_1_kib(args = ("create-order",), setup = with_arrival, config = at_most(28_500))]
-fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
+fn canonical((case, arrival): (Case, Arrival<'static>)) -> (Case, Arrival<'static>, Prints) {
     let prints = arrival.prints();
     (case, arrival, black_box(prints))
 }
@@ -89,14 +89,14 @@ fn canonical((case, arrival): (Case, Arrival)) -> (Case, Arrival, Prints) {
 // An exact retry against what was recorded.
 #[library_benchmark]
 #[bench::exact(args = ("create-order",), setup = with_arrival, config = at_most(7_000))]
-fn retry((case, first): (Case, Arrival)) -> (Case, Arrival, Arrival, bool) {
+fn retry((case, first): (Case, Arrival<'static>)) -> (Case, Arrival<'static>, Arrival<'static>, bool) {
     let again = case.arrival();
     let recorded: Print = black_box(first.raw);
     let same = again.raw == recorded;
     (case, first, again, black_box(same))
 }
 
-fn with_arrival(route: &str) -> (Case, Arrival) {
+fn with_arrival(route: &str) -> (Case, Arrival<'static>) {
     let case = case(route);
     let arrival = case.arrival();
     (case, arrival)

@@ -19,7 +19,7 @@ const ATTEMPT: AttemptId = AttemptId([0xA1; 16]);
 /// A route's rules, a request, and the claim that it would write.
 pub(crate) struct Case {
     policy: Policy,
-    arrival: Arrival,
+    arrival: Arrival<'static>,
     pub(crate) claim: Record,
     ending: Ending,
 }

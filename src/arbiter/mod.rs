@@ -110,7 +110,7 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the store gave no answer: then nobody may act.
-    pub async fn admit(self: &Arc<Self>, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Admitted, StoreError> {
+    pub async fn admit(self: &Arc<Self>, arrival: &Arrival<'_>, terms: &Arc<Terms>) -> Result<Admitted, StoreError> {
         let attempt = AttemptId(rand::random::<u128>().to_be_bytes());
         let admitted = if arrival.also.is_none() {
             self.admit_one(arrival, terms, attempt).await?
@@ -124,7 +124,7 @@ impl Arbiter {
     /// Asks whether a request may act on its operation, whatever else it names. The permit is not handed out yet.
     async fn admit_one(
         self: &Arc<Self>,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Admitted, StoreError> {
@@ -168,7 +168,7 @@ impl Arbiter {
     async fn round(
         self: &Arc<Self>,
         found: Option<&Arc<Record>>,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Round, StoreError> {
@@ -228,7 +228,7 @@ impl Arbiter {
     }
 
     /// Decides by the local cache alone, which holds completed records only: it can repeat an answer, never run anything.
-    fn in_cache(&self, arrival: &Arrival, terms: &Terms, attempt: AttemptId) -> Option<Duplicate> {
+    fn in_cache(&self, arrival: &Arrival<'_>, terms: &Terms, attempt: AttemptId) -> Option<Duplicate> {
         let now = self.shared.clock.now_lately();
         let record = self.shared.cache.get(&arrival.operation, now)?;
         match admit(Some(&record), arrival, &terms.policy, attempt, now) {

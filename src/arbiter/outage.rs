@@ -43,7 +43,7 @@ impl Arbiter {
     /// What a request is told by the journal; none when it does not speak of the operation.
     pub(super) async fn admit_kept(
         &self,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Option<Admitted>, StoreError> {
@@ -67,13 +67,17 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the journal takes nothing.
-    pub async fn admit_unseen(&self, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Option<Admitted>, StoreError> {
+    pub async fn admit_unseen(
+        &self,
+        arrival: &Arrival<'_>,
+        terms: &Arc<Terms>,
+    ) -> Result<Option<Admitted>, StoreError> {
         // Of two operations both would have to be surely unseen, and go into the journal in one: no route does that.
         let admitted = if arrival.also.is_none() { self.begin_unseen(arrival, terms).await? } else { None };
         Ok(admitted.map(Admitted::handed_out))
     }
 
-    async fn begin_unseen(&self, arrival: &Arrival, terms: &Arc<Terms>) -> Result<Option<Admitted>, StoreError> {
+    async fn begin_unseen(&self, arrival: &Arrival<'_>, terms: &Arc<Terms>) -> Result<Option<Admitted>, StoreError> {
         let shared = self.shared();
         let (Some(journalled), Some(journal)) = (&self.journalled, &shared.journal) else { return Ok(None) };
         let (id, attempt) = (arrival.operation, AttemptId(rand::random()));

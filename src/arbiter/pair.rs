@@ -14,7 +14,7 @@ impl Arbiter {
     /// first in doubt, for two keys are not one atomic step in any store.
     pub(super) async fn admit_pair(
         self: &Arc<Self>,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         terms: &Arc<Terms>,
         attempt: AttemptId,
     ) -> Result<Admitted, StoreError> {

@@ -51,7 +51,7 @@ pub(super) fn begun(unread: Unread, client: &Client, instead: Option<Verdict>) -
 /// # Errors
 /// Why it does not.
 #[cold]
-pub(super) fn unnamed(named: Result<Named, Refusal>, instead: Option<Verdict>) -> Result<Verdict, Problem> {
+pub(super) fn unnamed(named: Result<Named<'_>, Refusal>, instead: Option<Verdict>) -> Result<Verdict, Problem> {
     match (named, instead) {
         (Ok(_), _) => Ok(Verdict::Passed),
         (Err(_), Some(verdict)) => Ok(verdict),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Request, request};
+use http::{Request, request};
 
 use super::again;
 use super::aside::{Instead, begun, given_back, unguarded, unnamed, whole};
@@ -24,7 +24,7 @@ use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
 use crate::boxed::in_box;
 use crate::clock::Clock;
-use crate::keys::{self, Caller, Head, Named};
+use crate::keys::{Caller, Head, Named};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -70,12 +70,12 @@ impl Gateway {
             let Some(room) = self.room(guard, head, &read) else {
                 break 'instead whole(read, instead.ok_or(Problem::Overloaded("buffered bodies"))?);
             };
-            let request = Arc::new(routed.target.request(head, read.bytes.clone(), caller));
-            let arrival = match guarded.naming.identify_after(shown, Arc::clone(&request)) {
+            let request = routed.target.request(head, read.bytes.clone(), caller);
+            let arrival = match guarded.naming.identify_after(shown, &request) {
                 Ok(Named::Operation(arrival)) => arrival,
                 named => {
                     let verdict = unnamed(named, instead)?;
-                    head.headers = fields_of(request);
+                    head.headers = request.headers;
                     break 'instead whole(read, verdict);
                 }
             };
@@ -87,7 +87,7 @@ impl Gateway {
             let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
             drop(arrival);
             drop(room);
-            head.headers = fields_of(request);
+            head.headers = request.headers;
             let verdict = match ruling {
                 Ok(Ruling::Act { permit, seen }) => {
                     let answer = self.act(guarded, routed, head, read, permit, tally).await;
@@ -145,7 +145,7 @@ impl Gateway {
         &self,
         guarded: &Guarded,
         index: usize,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         tally: &mut Tally,
     ) -> Result<Ruling, Problem> {
         let guard = &*guarded.guard;
@@ -189,7 +189,7 @@ impl Gateway {
     async fn admit_unseen(
         &self,
         guarded: &Guarded,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         error: &StoreError,
     ) -> Result<Admitted, Problem> {
         let away = matches!(error, StoreError::Unavailable(_)) && guarded.guard.mode == Mode::Enforce;
@@ -208,7 +208,7 @@ impl Gateway {
     }
 
     /// Whether the arrival's key gives a right to act at this moment, if nothing is known of it.
-    fn is_timely(&self, guard: &Guard, arrival: &Arrival) -> bool {
+    fn is_timely(&self, guard: &Guard, arrival: &Arrival<'_>) -> bool {
         arrival.untimely(&guard.policy, self.arbiter.shared().clock.now_lately()).is_none()
     }
 
@@ -282,14 +282,6 @@ impl Gateway {
     }
 }
 
-/// The request's fields, which its names were found in.
-fn fields_of(mut request: Arc<keys::Request>) -> HeaderMap {
-    match Arc::get_mut(&mut request) {
-        Some(request) => std::mem::take(&mut request.headers),
-        None => request.headers.clone(),
-    }
-}
-
 /// Why a client has no answer.
 enum Unheard {
     /// There is none: the attempt has panicked.
@@ -335,7 +327,7 @@ impl Guard {
     }
 }
 
-fn refused(arrival: &Arrival, error: &StoreError) -> Problem {
+fn refused(arrival: &Arrival<'_>, error: &StoreError) -> Problem {
     tracing::warn!(operation = %arrival.operation.short(), %error, "not admitted");
     Problem::from(error)
 }

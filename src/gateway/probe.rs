@@ -71,7 +71,7 @@ impl Gateway {
 
     /// Asks about the doubt that a duplicate has met. Of two operations that were held together it is the first that the
     /// upstream knows, and its answer settles both.
-    pub(super) async fn probe_taken(&self, guarded: &Guarded, index: usize, arrival: &Arrival, taken: OperationId) {
+    pub(super) async fn probe_taken(&self, guarded: &Guarded, index: usize, arrival: &Arrival<'_>, taken: OperationId) {
         if taken == arrival.operation {
             return self.probe_now(guarded, index, taken, arrival.namespace).await;
         }

@@ -58,7 +58,7 @@ impl Settings {
 
 impl Issued {
     /// The arrival, bound to the token's time.
-    pub(super) fn limit(&self, arrival: Arrival) -> Arrival {
+    pub(super) fn limit<'a>(&self, arrival: Arrival<'a>) -> Arrival<'a> {
         let [first, second] = self.spans;
         arrival.valid_within(first).valid_within(second).remembered_until(self.expires)
     }

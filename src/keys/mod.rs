@@ -92,9 +92,9 @@ pub struct Request {
 
 /// What came of a request.
 #[derive(Debug)]
-pub enum Named {
+pub enum Named<'a> {
     /// It names an operation.
-    Operation(Arrival),
+    Operation(Arrival<'a>),
     /// It has no key, and the route lets such requests pass.
     Unkeyed,
 }

@@ -1,8 +1,6 @@
 //! How a route names the operations of its requests: what is the same for all of them is worked out once. What makes a key,
 //! a scope and a fingerprint is said in the files beside it.
 
-use std::sync::Arc;
-
 use http::HeaderMap;
 
 use super::client_print::{self, Shown};
@@ -18,7 +16,7 @@ use crate::upstream::headers::Kinds;
 /// A route's way to name operations, ready for use.
 #[derive(Debug, Clone)]
 pub struct Naming {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Settings,
     pub(super) names: Names,
     namespace: NamespaceTag,
     /// Of the second key.
@@ -47,7 +45,7 @@ impl Naming {
             in_head: settings.also.is_none()
                 && settings.fingerprint.client.is_none()
                 && settings.sources.iter().all(source::is_in_head),
-            settings: Arc::new(settings),
+            settings,
         }
     }
 
@@ -62,7 +60,7 @@ impl Naming {
         query: Option<&str>,
         caller: &Caller,
     ) -> Result<Head<'_>, Refusal> {
-        let settings = &*self.settings;
+        let settings = &self.settings;
         self.names.check(headers, kinds)?;
         client_print::shown(settings.fingerprint.client.as_ref(), headers)?;
         let view = View { headers, query, body: None };
@@ -73,11 +71,11 @@ impl Naming {
 
     /// Names the operation that a request asks for.
     ///
-    /// The canonical fingerprint is computed when the arrival is first asked for it.
+    /// The canonical fingerprint is computed when the arrival is first asked for it: the arrival borrows the request for that.
     ///
     /// # Errors
     /// When the key is missing or malformed, or the scope's value is missing.
-    pub fn identify(&self, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
+    pub fn identify<'a>(&'a self, request: &'a Request) -> Result<Named<'a>, Refusal> {
         self.identify_after(Head(None), request)
     }
 
@@ -85,27 +83,27 @@ impl Naming {
     ///
     /// # Errors
     /// As of [`identify`](Self::identify).
-    pub fn identify_after(&self, head: Head<'_>, request: impl Into<Arc<Request>>) -> Result<Named, Refusal> {
-        let (settings, request) = (&*self.settings, request.into());
-        let body = Body::new(&request, settings);
+    pub fn identify_after<'a>(&'a self, head: Head<'a>, request: &'a Request) -> Result<Named<'a>, Refusal> {
+        let settings = &self.settings;
+        let body = Body::new(request, settings);
         let derived = match head.0 {
             Some(seen) => derive_from(settings, seen),
-            None => derive(settings, &self.names, &request, &body)?,
+            None => derive(settings, &self.names, request, &body)?,
         };
         derived.check_print(&body)?;
         let Some(key) = &derived.key else {
             return Ok(Named::Unkeyed);
         };
         let (operation, made) = (key.operation, key.made);
-        let probe = derived.probe(settings, &request, &body).and_then(Result::ok);
-        let raw = fingerprint::raw(&request, &settings.fingerprint);
+        let probe = derived.probe(settings, request, &body).and_then(Result::ok);
+        let raw = fingerprint::raw(request, &settings.fingerprint);
         let credentials = self.credentials(&request.headers);
         let also = derived.also.as_ref().zip(self.also);
         let also = also
             .map(|(also, namespace)| also.named(settings, namespace, &request.headers, &derived.scope, credentials));
         let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
         let word = self.words[usize::from(told.is_some())];
-        let canonical = self.canonical(Arc::clone(&request), body, told);
+        let canonical = self.canonical(request, body, told);
         let arrival = Arrival::new(operation, self.namespace, raw, word, credentials, canonical);
         let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
         let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
@@ -124,27 +122,26 @@ impl Naming {
     }
 
     /// What makes the canonical fingerprint when it is asked for, of what is known of the body by now.
-    fn canonical(
-        &self,
-        request: Arc<Request>,
+    fn canonical<'a>(
+        &'a self,
+        request: &'a Request,
         body: Body<'_>,
         told: Option<Print>,
-    ) -> impl FnOnce() -> Print + Send + use<> {
+    ) -> impl FnOnce() -> Print + Send + use<'a> {
         if told.is_none() && body.was_decoded() {
             // Its digest is kept rather than its content, which can be many times what was sent.
             body.canonical();
         }
         let known = body.canonical.into_inner();
         let scanned = body.json.into_inner().filter(|_| known.is_none());
-        let settings = Arc::clone(&self.settings);
+        let counted = &self.settings.fingerprint;
         move || {
             if let Some(print) = told {
                 return print;
             }
             let canonical = known.unwrap_or_else(|| {
-                let counted = &settings.fingerprint;
-                let entity = Entity::of(&request, counted.decode.as_ref());
-                fingerprint::canonical(&request, counted, &entity, scanned.as_ref())
+                let entity = Entity::of(request, counted.decode.as_ref());
+                fingerprint::canonical(request, counted, &entity, scanned.as_ref())
             });
             frame::print(&canonical.hash)
         }

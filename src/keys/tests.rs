@@ -50,9 +50,12 @@ pub(super) fn request(fields: &[(&str, &str)], body: &str) -> Request {
 }
 
 /// Names one request alone. What its head has shown may make no difference.
-pub(super) fn identify(settings: &Settings, request: Request) -> Result<Named, Refusal> {
-    let (naming, kinds) = (Naming::new(settings.clone()), Kinds::of(&request.headers));
-    let named = naming.identify(request.clone());
+pub(super) fn identify(settings: &Settings, request: Request) -> Result<Named<'static>, Refusal> {
+    // What is named borrows both, and is to be handed back.
+    let naming: &Naming = Box::leak(Box::new(Naming::new(settings.clone())));
+    let request: &Request = Box::leak(Box::new(request));
+    let kinds = Kinds::of(&request.headers);
+    let named = naming.identify(request);
     if let Ok(head) = naming.check_head(&request.headers, kinds, request.query.as_deref(), &request.caller) {
         let after = naming.identify_after(head, request);
         assert_eq!(format!("{after:?}"), format!("{named:?}"));
@@ -67,7 +70,7 @@ pub(super) fn check_head(settings: &Settings, request: &Request) -> Result<(), R
     naming.check_head(&request.headers, kinds, request.query.as_deref(), &request.caller).map(drop)
 }
 
-fn arrival(settings: &Settings, request: Request) -> Result<Arrival, Refusal> {
+fn arrival(settings: &Settings, request: Request) -> Result<Arrival<'static>, Refusal> {
     match identify(settings, request)? {
         Named::Operation(arrival) => Ok(arrival),
         Named::Unkeyed => Err(Refusal::KeyMissing("passed".to_owned())),

@@ -57,7 +57,7 @@ pub enum Duplicate {
 /// duplicate shares what was found.
 pub fn admit(
     found: Option<&Arc<Record>>,
-    arrival: &Arrival,
+    arrival: &Arrival<'_>,
     policy: &Policy,
     attempt: AttemptId,
     now: Time,
@@ -102,7 +102,7 @@ pub fn admit(
     }
 }
 
-fn claim(arrival: &Arrival, policy: &Policy, attempt: AttemptId, now: Time) -> Record {
+fn claim(arrival: &Arrival<'_>, policy: &Policy, attempt: AttemptId, now: Time) -> Record {
     // Never the lease: a record that expired with its lease would let the operation run again.
     let expires = now.plus(policy.attempt_timeout).plus(policy.doubt_retention);
     Record {

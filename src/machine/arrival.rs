@@ -20,7 +20,7 @@ pub struct Prints {
 }
 
 /// A request that asks to act on an operation.
-pub struct Arrival {
+pub struct Arrival<'a> {
     /// The operation that it names.
     pub operation: OperationId,
     /// The namespace that the key lives in.
@@ -43,8 +43,11 @@ pub struct Arrival {
     pub(super) beside: Option<Box<OperationId>>,
     /// Until when its key by itself gives a right to act, where it is one that ends: no record of it is forgotten before.
     pub good_until: Option<Time>,
-    canonical: LazyLock<Print, Box<dyn FnOnce() -> Print + Send>>,
+    canonical: LazyLock<Print, Canonical<'a>>,
 }
+
+/// What computes the canonical digest, of a request that it may borrow.
+type Canonical<'a> = Box<dyn FnOnce() -> Print + Send + 'a>;
 
 /// A second operation that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub(super) enum Likeness {
     Unsure,
 }
 
-impl Arrival {
+impl<'a> Arrival<'a> {
     /// An arrival whose canonical digest is computed when it is first needed: an exact retry never needs it.
     pub fn new(
         operation: OperationId,
@@ -74,9 +77,9 @@ impl Arrival {
         raw: Print,
         settings: u32,
         credentials: Option<Print>,
-        canonical: impl FnOnce() -> Print + Send + 'static,
+        canonical: impl FnOnce() -> Print + Send + 'a,
     ) -> Self {
-        let canonical: Box<dyn FnOnce() -> Print + Send> = Box::new(canonical);
+        let canonical: Canonical<'a> = Box::new(canonical);
         let canonical = LazyLock::new(canonical);
         Self {
             operation,
@@ -164,7 +167,7 @@ impl Arrival {
     }
 }
 
-impl fmt::Debug for Arrival {
+impl fmt::Debug for Arrival<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arrival").field("operation", &self.operation).field("raw", &self.raw).finish_non_exhaustive()
     }

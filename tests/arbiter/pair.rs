@@ -21,7 +21,7 @@ pub(crate) fn order(number: u8) -> OperationId {
 }
 
 /// A request under a key of its own, for an order.
-pub(crate) fn both(key: u8, number: u8) -> Arrival {
+pub(crate) fn both(key: u8, number: u8) -> Arrival<'static> {
     let also = Also { operation: order(number), namespace: ORDERS, credentials: None };
     arrival(key, number).with_also(Some(also))
 }

@@ -165,7 +165,7 @@ pub(crate) fn id(key: u8) -> OperationId {
 }
 
 /// A request under a key; requests of another look are changed ones.
-pub(crate) fn arrival(key: u8, look: u8) -> Arrival {
+pub(crate) fn arrival(key: u8, look: u8) -> Arrival<'static> {
     Arrival::new(id(key), NAMESPACE, Print([look; 16]), 1, None, move || Print([look; 16]))
 }
 

@@ -41,11 +41,11 @@ fn hold(kind: Kind) {
         let dice = &mut Dice::new((round as u64) << 8 | kind as u64);
         let sent = Sent::any(kind, dice);
         let (one, other) = (sent.spelled(dice), sent.spelled(dice));
-        let print = prints(&settings, one.clone());
-        let again = prints(&settings, other.clone());
+        let print = prints(&settings, &one);
+        let again = prints(&settings, &other);
         assert!(print.canonical == again.canonical, "{round}: {sent:?}\n{one:?}\n{other:?}");
         let changed = sent.changed(dice);
-        let apart = prints(&settings, changed.spelled(dice));
+        let apart = prints(&settings, &changed.spelled(dice));
         assert!(print.canonical != apart.canonical, "{round}: {sent:?}\n{changed:?}");
         assert!(print.raw != apart.raw, "{round}: {sent:?}\n{changed:?}");
         for (print, sent) in [(print.canonical, &sent), (apart.canonical, &changed)] {

@@ -183,8 +183,9 @@ fn encoded(content: Vec<u8>, dice: &mut Dice) -> (&'static str, Bytes) {
 }
 
 /// What the gateway keeps of it.
-pub(crate) fn prints(settings: &Settings, request: Request) -> Prints {
-    match Naming::new(settings.clone()).identify(request) {
+pub(crate) fn prints(settings: &Settings, request: &Request) -> Prints {
+    let naming = Naming::new(settings.clone());
+    match naming.identify(request) {
         Ok(Named::Operation(arrival)) => arrival.prints(),
         other => panic!("it has a key, yet: {other:?}"),
     }

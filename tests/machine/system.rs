@@ -50,7 +50,7 @@ pub(crate) struct Look {
 
 pub(crate) const PLAIN: Look = Look { raw: 1, canonical: 1, settings: 1, caller: Some(1) };
 
-pub(crate) fn arrival(look: Look) -> Arrival {
+pub(crate) fn arrival(look: Look) -> Arrival<'static> {
     let canonical = Print([look.canonical; 16]);
     let credentials = look.caller.map(|caller| Print([caller; 16]));
     Arrival::new(OperationId([7; 32]), NamespaceTag(3), Print([look.raw; 16]), look.settings, credentials, move || {

@@ -15,7 +15,7 @@ use super::store::{Call, Held, Reply};
 use super::trace::Mark;
 
 /// The request, as it asks for a key.
-fn arrival(first: usize, key: usize) -> Arrival {
+fn arrival(first: usize, key: usize) -> Arrival<'static> {
     let print = Print([0; 16]);
     let also = Also { operation: id(ORDER), namespace: NamespaceTag(2), credentials: None };
     let arrival = Arrival::new(id(first), NamespaceTag(1), print, 1, None, move || print).with_also(Some(also));

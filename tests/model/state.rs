@@ -258,7 +258,7 @@ pub(crate) fn name(attempt: AttemptId) -> Name {
     attempt.0[0]
 }
 
-pub(crate) fn arrival(changed: bool) -> Arrival {
+pub(crate) fn arrival(changed: bool) -> Arrival<'static> {
     let print = Print([u8::from(changed); 16]);
     Arrival::new(OperationId([7; 32]), NamespaceTag(3), print, 1, None, move || print)
 }

@@ -35,7 +35,7 @@ pub(crate) fn in_doubt(record: &Record) -> bool {
 
 impl Task {
     /// The request, as it asks for what it does not hold yet; a variant is a changed request.
-    pub(crate) fn arrival(&self) -> Arrival {
+    pub(crate) fn arrival(&self) -> Arrival<'static> {
         let print = Print([self.variant; 16]);
         let arrival = Arrival::new(id(self.ops[0]), NamespaceTag(1), print, 1, None, move || print);
         let second = self.ops.get(1);

@@ -59,7 +59,7 @@ fn with(print: &str, time: &str) -> Request {
     request(&[("x-request-fingerprint", print), ("x-request-timestamp", time)])
 }
 
-fn arrival(settings: &Settings, request: Request) -> Result<Arrival, Refusal> {
+fn arrival(settings: &Settings, request: Request) -> Result<Arrival<'static>, Refusal> {
     identify(settings, request).map(|named| match named {
         Named::Operation(arrival) => arrival,
         Named::Unkeyed => unreachable!("it has a key"),

@@ -12,7 +12,7 @@ fn by_two() -> Settings {
     settings(vec![Source::All(vec![Source::Header(CUSTOMER), by_json("/sku")])])
 }
 
-fn found(settings: &Settings, sku: &str) -> Result<Arrival, Refusal> {
+fn found(settings: &Settings, sku: &str) -> Result<Arrival<'static>, Refusal> {
     let fields = [("x-customer-id", "7"), ("content-type", "application/json")];
     arrival(settings, request(&fields, &format!(r#"{{"sku":{sku}}}"#)))
 }
