@@ -17,6 +17,8 @@ const REQUESTS: u32 = 2_000;
 const CONNECTIONS: usize = 16;
 /// How many functions are told of each server.
 const TOLD: usize = 12;
+/// What `callgrind_annotate` calls all functions together.
+const TOTALS: &str = "PROGRAM TOTALS";
 
 /// Instructions a request.
 struct Counted {
@@ -77,24 +79,32 @@ fn switch(to: &str, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tells where the instructions went, and adds up what SHA-256 took.
+/// Tells where the instructions went. What SHA-256 took is what its outermost function took with all that it called.
 fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted> {
-    let output = Command::new("callgrind_annotate").args(["--auto=no", "--threshold=100"]).arg(result).output()?;
-    ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut functions: HashMap<&str, f64> = HashMap::new();
-    for (count, function) in text.lines().filter_map(line) {
-        *functions.entry(function).or_default() += count;
-    }
-    let all = functions.remove("PROGRAM TOTALS").context("no totals")?;
-    let mut functions: Vec<(&str, f64)> = functions.into_iter().collect();
-    functions.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let digests = functions.iter().filter(|(function, _)| function.contains("sha256")).map(|(_, count)| count).sum();
+    let own = functions(result, &[])?;
+    let with_called = functions(result, &["--inclusive=yes"])?;
+    let all = *own.get(TOTALS).context("no totals")?;
+    let digests = with_called.iter().filter(|(function, _)| function.contains("sha2::"));
+    let digests = digests.map(|(_, count)| *count).fold(0.0, f64::max);
+    let mut own: Vec<_> = own.into_iter().filter(|(function, _)| function != TOTALS).collect();
+    own.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     println!("\n{server}, {workload:?}: {all:.0} instructions a request, of them");
-    for (function, count) in functions.iter().take(TOLD) {
+    for (function, count) in own.iter().take(TOLD) {
         println!("{count:>9.0}  {function}");
     }
     Ok(Counted { all, digests })
+}
+
+/// Instructions a request by function.
+fn functions(result: &Path, options: &[&str]) -> Result<HashMap<String, f64>> {
+    let mut command = Command::new("callgrind_annotate");
+    let output = command.args(["--auto=no", "--threshold=100"]).args(options).arg(result).output()?;
+    ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
+    let mut functions = HashMap::new();
+    for (count, function) in String::from_utf8_lossy(&output.stdout).lines().filter_map(line) {
+        *functions.entry(function.to_owned()).or_default() += count;
+    }
+    Ok(functions)
 }
 
 /// A line that begins with a count: that, for a request, and of which function, which may have several lines.
