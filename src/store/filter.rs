@@ -3,11 +3,13 @@
 //! A false positive costs a look that was not needed. An operation that another gateway reserved, or this one before a
 //! restart, is simply not in it: whoever asks must leave the last word to the store.
 
+mod bits;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bloomfilter::Bloom;
+use bits::{Bits, Layout};
 
 use crate::clock::Clock;
 use crate::machine::{OperationId, Time};
@@ -42,9 +44,6 @@ pub enum SettingsError {
     /// The rate is no share.
     #[error("the filter's false positive rate must lie between 0 and 1, both excluded")]
     Rate,
-    /// The bits cannot be laid out.
-    #[error("the filter cannot be made: {0}")]
-    Layout(&'static str),
 }
 
 /// A filter of operations, in shards: each has a current generation that takes insertions and a previous one, and asks
@@ -68,28 +67,15 @@ const ALWAYS: u64 = 0;
 const NEVER: u64 = u64::MAX;
 
 struct Shard {
-    current: Bloom<u64>,
+    current: Bits,
     /// None when it would hold nothing.
-    previous: Option<Bloom<u64>>,
+    previous: Option<Bits>,
     layout: Layout,
     /// How many operations the current generation has taken, and how many it may.
     taken: usize,
     capacity: usize,
     /// When the current generation began.
     since: Time,
-}
-
-/// What a shard's generations are made of.
-struct Layout {
-    operations: usize,
-    rate: f64,
-    seed: [u8; 32],
-}
-
-impl Layout {
-    fn generation(&self) -> Result<Bloom<u64>, &'static str> {
-        Bloom::new_for_fp_rate_with_seed(self.operations, self.rate, &self.seed)
-    }
 }
 
 impl Filter {
@@ -105,12 +91,10 @@ impl Filter {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(SettingsError::Rate);
         }
-        // Two hash functions come from the seed's halves: were they equal, false positives would multiply.
-        let seed = rand::random();
-        let shard = || Shard::new(capacity.div_ceil(SHARDS), rate, seed, clock.now()).map(Mutex::new);
-        let shards = std::iter::repeat_with(shard).take(SHARDS).collect::<Result<_, _>>();
+        let keys = rand::random();
+        let shard = || Mutex::new(Shard::new(capacity.div_ceil(SHARDS), rate, keys, clock.now()));
         let filter = Self {
-            shards: shards.map_err(SettingsError::Layout)?,
+            shards: std::iter::repeat_with(shard).take(SHARDS).collect(),
             lifetime: AtomicU64::new(0),
             complete_since: AtomicU64::new(NEVER),
             discards: AtomicU64::new(0),
@@ -128,14 +112,14 @@ impl Filter {
 
     /// Whether the operation was perhaps inserted. `false` is certain for what this process inserted within a lifetime.
     pub fn check(&self, id: &OperationId) -> bool {
-        let (shard, mark) = (self.shard(id), mark(id));
-        shard.current.check(&mark) || shard.previous.as_ref().is_some_and(|previous| previous.check(&mark))
+        let shard = self.shard(id);
+        shard.current.has(id) || shard.previous.as_ref().is_some_and(|previous| previous.has(id))
     }
 
     /// Makes the operation known. A shard whose generation is full by it begins the next one.
     pub fn insert(&self, id: &OperationId) {
         let mut shard = self.shard(id);
-        if !shard.current.check_and_set(&mark(id)) {
+        if !shard.current.put(id) {
             shard.taken += 1;
             if shard.taken >= shard.capacity {
                 let (since, discards) = (shard.since, shard.previous.is_some());
@@ -246,12 +230,6 @@ impl Filter {
     }
 }
 
-/// What of an id goes into the filter. It is a digest, so that eight of its bytes do as well as all; the first one has
-/// chosen the shard.
-fn mark(id: &OperationId) -> u64 {
-    id.0[8..].first_chunk().copied().map_or(0, u64::from_le_bytes)
-}
-
 /// A panic elsewhere cannot leave bits half set, so the shard is still good.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -259,22 +237,20 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 impl Shard {
     /// A shard for its even share of the operations.
-    fn new(share: usize, rate: f64, seed: [u8; 32], now: Time) -> Result<Self, &'static str> {
+    fn new(share: usize, rate: f64, keys: [u64; 4], now: Time) -> Self {
         // Ids do not spread evenly: with six standard deviations more no shard is full before its time.
         let capacity = share + 6 * share.isqrt();
         // Where they are few the bits are for all of them; where they are many they differ by so little that shards with
         // less than their share make up for those with more.
         let operations = if share < MANY { capacity } else { share };
-        let layout = Layout { operations, rate, seed };
-        Ok(Self { current: layout.generation()?, previous: None, layout, taken: 0, capacity, since: now })
+        let layout = Layout::of(operations, rate, keys);
+        Self { current: Bits::new(layout), previous: None, layout, taken: 0, capacity, since: now }
     }
 
     fn rotate(&mut self, now: Time) {
         let old = self.previous.take();
         if self.taken > 0 {
-            // One that has been made can be made again; if not, the present one goes on, which forgets nothing too early.
-            let empty = old.map_or_else(|| self.layout.generation(), |old| Ok(cleared(old)));
-            let Ok(empty) = empty else { return };
+            let empty = old.map_or_else(|| Bits::new(self.layout), cleared);
             self.previous = Some(std::mem::replace(&mut self.current, empty));
         }
         self.taken = 0;
@@ -282,7 +258,7 @@ impl Shard {
     }
 }
 
-fn cleared(mut generation: Bloom<u64>) -> Bloom<u64> {
+fn cleared(mut generation: Bits) -> Bits {
     generation.clear();
     generation
 }
@@ -384,13 +360,13 @@ mod tests {
         let before = resident();
         let settings = Settings { capacity: MANY, false_positive_rate: 0.000_01, lifetime: LIFETIME };
         let filter = Filter::new(settings, clock()).unwrap();
-        let bytes: u64 = filter.all().map(|shard| shard.current.len() / 8).sum();
-        assert!(bytes <= 3 * MANY as u64, "{bytes}");
+        let bytes: usize = filter.all().map(|shard| shard.current.bytes()).sum();
+        assert!(bytes <= 3 * MANY, "{bytes}");
         insert(&filter, 0..100);
         assert!(!filter.check(&id(200)));
         // A generation that has taken nothing is not gone through either.
         filter.all().for_each(|mut shard| shard.rotate(Time(2_000)));
-        let used = resident().saturating_sub(before);
+        let used = usize::try_from(resident().saturating_sub(before)).unwrap();
         // Pages that 100 operations touch, and what other tests take meanwhile.
         assert!(used < bytes / 4, "{used} of {bytes}");
     }
