@@ -1,9 +1,14 @@
 //! One generation of the filter: bits, of which each operation sets a few. It forgets all or nothing, and knows no time.
 //!
+//! How much room it takes is the `bloomfilter` crate's word, whose own filter is the measure of this one in the tests: that
+//! hashes what is a digest already, and divides twice for each bit.
+//!
 //! An operation's name is a digest, so that its bytes choose the bits; keyed, so that nobody who may choose keys can choose
 //! bits with them.
 
 use std::f64::consts::LN_2;
+
+use bloomfilter::Bloom;
 
 use crate::machine::OperationId;
 
@@ -31,10 +36,9 @@ impl Layout {
         reason = "of billions of operations a few more or less make no difference"
     )]
     pub(super) fn of(operations: usize, rate: f64, keys: [u64; 4]) -> Self {
-        let bits = -(operations as f64) * rate.ln() / (LN_2 * LN_2);
-        let words = (bits / 64.0).ceil().max(1.0);
-        let bits_each = (words * 64.0 / operations as f64 * LN_2).round().max(1.0);
-        Self { words: words as usize, bits_each: bits_each as u64, keys }
+        let words = Bloom::<OperationId>::compute_bitmap_size(operations, rate).div_ceil(size_of::<u64>()).max(1);
+        let bits_each = (words as f64 * f64::from(u64::BITS) / operations as f64 * LN_2).round().max(1.0);
+        Self { words, bits_each: bits_each as u64, keys }
     }
 
     /// Where the bits of an operation are: in which words, and which there.
@@ -110,6 +114,8 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     /// Each byte that chooses bits counts, and each key.
@@ -132,6 +138,25 @@ mod tests {
             let mut other = keys;
             other[at] ^= 1;
             assert!(shared(places(other, name)) < 17, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_taken_for_known_as_rarely_as_by_the_crate() {
+        let name = |number: usize| OperationId(Sha256::digest(number.to_be_bytes()).into());
+        let operations = 20_000;
+        let strangers: Vec<_> = (operations..10 * operations).map(name).collect();
+        for rate in [0.1, 0.01, 0.001] {
+            let mut own = Bits::new(Layout::of(operations, rate, [3, 5, 7, 11].map(|key: u64| key.wrapping_pow(27))));
+            let seed = Sha256::digest(b"seed").into();
+            let mut theirs = Bloom::new_for_fp_rate_with_seed(operations, rate, &seed).unwrap();
+            for id in (0..operations).map(name) {
+                own.put(&id);
+                theirs.set(&id.0);
+            }
+            let known = |knows: &dyn Fn(&OperationId) -> bool| strangers.iter().filter(|id| knows(id)).count();
+            let (own, theirs) = (known(&|id| own.has(id)), known(&|id| theirs.check(&id.0)));
+            assert!(theirs > 0 && own * 10 <= theirs * 13, "{rate}: {own}, the crate {theirs}");
         }
     }
 
