@@ -35,7 +35,7 @@ impl Fleet {
         let answer = tokio::time::timeout(check.timeout, ask(endpoint, check)).await;
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
         let (upstream, address) = (&self.settings().name, endpoint.address);
-        match (endpoint.health().checked(answer.is_ok(), check), &answer) {
+        match (endpoint.health(|health| health.checked(answer.is_ok(), check)), &answer) {
             (Some(true), _) => tracing::info!(upstream, %address, "server is healthy again"),
             (Some(false), Err(why)) => tracing::warn!(upstream, %address, why, "server is unhealthy"),
             _ => {}

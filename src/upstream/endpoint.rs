@@ -1,8 +1,8 @@
 //! One address of one server, as all workers share it: its connections, its requests under way, its health.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +20,8 @@ pub(super) struct Endpoint {
     pools: Box<[Arc<Pool>]>,
     running: AtomicUsize,
     health: Mutex<Health>,
+    /// Nothing speaks against it.
+    calm: AtomicBool,
 }
 
 impl Endpoint {
@@ -32,7 +34,8 @@ impl Endpoint {
     ) -> Self {
         let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings, tasks));
         let pools = (0..=workers.max(1)).map(pool).collect();
-        Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default() }
+        let calm = AtomicBool::new(true);
+        Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default(), calm }
     }
 
     /// A worker's connections to it.
@@ -69,7 +72,17 @@ impl Endpoint {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What its health says, or is told.
+    pub(super) fn health<T>(&self, about: impl FnOnce(&mut Health) -> T) -> T {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = about(&mut health);
+        self.calm.store(health.is_calm(), Ordering::Relaxed);
+        said
+    }
+
+    /// The same of a request that has not failed. While nothing speaks against the server, it is as well as a new one, and
+    /// stays so: then requests take no lock, which those of all workers would share.
+    pub(super) fn health_unfailed<T>(&self, about: impl FnOnce(&mut Health) -> T) -> T {
+        if self.calm.load(Ordering::Relaxed) { about(&mut Health::default()) } else { self.health(about) }
     }
 }

@@ -179,10 +179,11 @@ impl Fleet {
 
     /// A request failed there: the address may be left out for a while, if there is another one.
     pub(super) fn failed(&self, endpoint: &Arc<Endpoint>, now: Instant) {
-        let ready =
-            |other: &Arc<Endpoint>| !Arc::ptr_eq(other, endpoint) && other.health().standing(now) == Standing::Ready;
+        let ready = |other: &Arc<Endpoint>| {
+            !Arc::ptr_eq(other, endpoint) && other.health(|health| health.standing(now)) == Standing::Ready
+        };
         let others_left = self.endpoints.load().iter().any(ready);
-        if endpoint.health().failed(now, self.settings.ejection, others_left) {
+        if endpoint.health(|health| health.failed(now, self.settings.ejection, others_left)) {
             self.ejections.fetch_add(1, Ordering::Relaxed);
             let lasts = self.settings.ejection.lasts;
             tracing::warn!(upstream = self.settings.name, address = %endpoint.address, ?lasts, "server left out");
@@ -199,7 +200,7 @@ impl Fleet {
         let now = Clock::instant();
         let mut census = Census::default();
         for endpoint in self.endpoints.load().iter() {
-            match endpoint.health().standing(now) {
+            match endpoint.health(|health| health.standing(now)) {
                 Standing::Ready => census.healthy += 1,
                 Standing::Ejected => census.ejected += 1,
                 Standing::Unhealthy => census.unhealthy += 1,

@@ -68,6 +68,11 @@ impl Health {
         }
     }
 
+    /// Whether nothing speaks against it that a request could find, or do away with.
+    pub(super) fn is_calm(&self) -> bool {
+        self.failures == 0 && self.ejected_until.is_none() && !self.on_trial && !self.unhealthy
+    }
+
     /// A request is about to go there, because it stood like this. Whether it is the trial of an ejected server; none
     /// when it has come to stand worse, so that another may be the better choice now.
     pub(super) fn begin(&mut self, stood: Standing, now: Instant) -> Option<bool> {
@@ -154,6 +159,33 @@ mod tests {
         let ejected = [1, 2, 3].map(|_| health.failed(now, RULE, true));
         assert_eq!(ejected, [false, false, true]);
         health
+    }
+
+    /// What requests that do not fail ask of it and tell it, with what it says.
+    fn unfailed(health: &mut Health, now: Instant) -> (Standing, Option<bool>, bool) {
+        let said = (health.standing(now), health.begin(Standing::Ejected, now), health.answered());
+        health.succeeded();
+        said
+    }
+
+    #[test]
+    fn a_calm_one_says_what_a_new_one_says_and_stays_calm() {
+        let now = Clock::instant();
+        let mut health = Health::default();
+        assert!(health.is_calm());
+        assert_eq!(health.checked(false, &check()), None);
+        assert!(health.is_calm(), "a single bad answer to a check is nothing that a request could find");
+        let said = unfailed(&mut health, now);
+        assert_eq!(said, unfailed(&mut Health::default(), now));
+        assert!(health.is_calm());
+        assert!(!health.failed(now, RULE, true) && !health.is_calm());
+        unfailed(&mut health, now);
+        assert!(health.is_calm());
+        health = ejected(now);
+        assert!(!health.is_calm());
+        assert_eq!(unfailed(&mut health, now + RULE.lasts), (Standing::Ready, Some(true), true));
+        assert!(health.is_calm());
+        assert!((0..3).any(|_| health.checked(false, &check()).is_some()) && !health.is_calm());
     }
 
     #[test]

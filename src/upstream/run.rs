@@ -10,15 +10,17 @@ use super::NotSent;
 use super::balance::{Candidate, best};
 use super::endpoint::Endpoint;
 use super::fleet::Fleet;
+use super::health::Health;
 use super::pool::Pool;
 use crate::clock::Clock;
 use crate::wire::Upload;
 
 /// The servers that one request may go to, one after the other.
-pub(super) struct Choice {
-    fleet: Arc<Fleet>,
+pub(super) struct Choice<'a> {
+    fleet: &'a Arc<Fleet>,
     endpoints: Arc<Vec<Arc<Endpoint>>>,
     asked: Asked,
+    /// Whose turn it is, of servers that are equally good.
     turn: usize,
     /// Those that had it; the last one of them, `present`, may have it still.
     tried: Vec<usize>,
@@ -65,11 +67,13 @@ impl Asked {
     }
 }
 
-impl Choice {
+impl<'a> Choice<'a> {
     /// For this request.
-    pub(super) async fn of(fleet: &Arc<Fleet>, asked: Asked) -> Result<Self, NotSent> {
+    pub(super) async fn of(fleet: &'a Arc<Fleet>, asked: Asked) -> Result<Self, NotSent> {
         let endpoints = fleet.endpoints().await?;
-        Ok(Self { fleet: Arc::clone(fleet), endpoints, asked, turn: fleet.turn(), tried: Vec::new(), present: None })
+        // A server that is alone needs no turn, whose number all workers share.
+        let turn = if endpoints.len() > 1 { fleet.turn() } else { 0 };
+        Ok(Self { fleet, endpoints, asked, turn, tried: Vec::new(), present: None })
     }
 
     /// The next server to try; none when all have been tried that can be.
@@ -79,11 +83,11 @@ impl Choice {
             let now = Clock::lately();
             let Candidate { place: at, standing, .. } = self.best(now)?;
             let endpoint = &self.endpoints[at];
-            let Some(trial) = endpoint.health().begin(standing, now) else { continue };
+            let Some(trial) = endpoint.health_unfailed(|health| health.begin(standing, now)) else { continue };
             self.present = Some(at);
             endpoint.enter();
             return Some(Run {
-                fleet: Arc::clone(&self.fleet),
+                fleet: Arc::clone(self.fleet),
                 endpoint: Arc::clone(endpoint),
                 asked: self.asked.clone(),
                 trial,
@@ -96,7 +100,7 @@ impl Choice {
     fn best(&self, now: Instant) -> Option<Candidate> {
         let untried = self.endpoints.iter().enumerate().filter(|(place, _)| !self.tried.contains(place));
         let mut candidates = untried.map(|(place, endpoint)| {
-            let standing = endpoint.health().standing(now);
+            let standing = endpoint.health_unfailed(|health| health.standing(now));
             Candidate { place, standing, running: endpoint.running() }
         });
         let balance = self.fleet.settings().balance;
@@ -125,7 +129,7 @@ impl Run {
     /// The answer's head is here.
     pub(super) fn answered(&mut self) {
         self.open = false;
-        if self.endpoint.health().answered() {
+        if self.endpoint.health_unfailed(Health::answered) {
             let upstream = &self.fleet.settings().name;
             tracing::info!(upstream, address = %self.endpoint.address, "server taken back");
         }
@@ -133,7 +137,7 @@ impl Run {
 
     /// The answer has come to its end.
     pub(super) fn succeeded(self) {
-        self.endpoint.health().succeeded();
+        self.endpoint.health_unfailed(Health::succeeded);
     }
 
     /// The server could not be reached, or broke off. Where it was the client that broke off, nothing was seen of the
@@ -156,7 +160,7 @@ impl Drop for Run {
             // Whoever asked has waited long enough for an answer.
             self.fail();
         } else if self.open && self.trial {
-            self.endpoint.health().trial_given_up();
+            self.endpoint.health(Health::trial_given_up);
         }
         self.endpoint.leave();
     }
