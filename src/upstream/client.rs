@@ -61,12 +61,12 @@ impl Upstream {
         let asked = Asked::now(request.body().upload());
         for_the_wire(request);
         let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
-        let mut choice = Choice::of(&self.fleet, asked).await.map_err(Failure::NotSent)?;
+        let mut choice = Choice::of(&self.fleet, self.worker, asked).await.map_err(Failure::NotSent)?;
         let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
             behalf.goes_to(run.address());
-            self.address(request, run.pool(self.worker));
-            match through(run.pool(self.worker), request, behalf, self.settings()).await {
+            self.address(request, run.pool());
+            match through(run.pool(), request, behalf, self.settings()).await {
                 Ok(answer) => {
                     run.answered();
                     let idle = self.settings().answer_idle_timeout;

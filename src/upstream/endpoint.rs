@@ -1,7 +1,7 @@
 //! One address of one server, as all workers share it: its connections, its requests under way, its health.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::TaskTracker;
@@ -18,7 +18,6 @@ pub(super) struct Endpoint {
     pub(super) address: SocketAddr,
     /// One for each worker, since a connection lives on its worker's runtime; and one for who checks the server's health.
     pools: Box<[Arc<Pool>]>,
-    running: AtomicUsize,
     health: Mutex<Health>,
     /// Nothing speaks against it.
     calm: AtomicBool,
@@ -35,7 +34,7 @@ impl Endpoint {
         let pool = |_| Arc::new(Pool::new(&settings.servers[server], address, settings, tasks));
         let pools = (0..=workers.max(1)).map(pool).collect();
         let calm = AtomicBool::new(true);
-        Self { server, address, pools, running: AtomicUsize::new(0), health: Mutex::default(), calm }
+        Self { server, address, pools, health: Mutex::default(), calm }
     }
 
     /// A worker's connections to it.
@@ -58,18 +57,9 @@ impl Endpoint {
         self.pools.iter().for_each(|pool| pool.retire());
     }
 
+    /// How many requests of all workers are under way there.
     pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
-    }
-
-    /// A request goes there.
-    pub(super) fn enter(&self) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// It is over.
-    pub(super) fn leave(&self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.pools.iter().map(|pool| pool.running()).sum()
     }
 
     /// What its health says, or is told.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub(super) struct Pool {
     pub(super) tasks: TaskTracker,
     /// None: nothing is kept any longer.
     idle: Mutex<Option<Lying>>,
+    /// Requests of this worker that are under way there.
+    running: AtomicUsize,
 }
 
 /// What lies idle.
@@ -80,7 +83,22 @@ impl Pool {
             preserve_header_case: settings.preserve_header_case,
             idle: Mutex::new(Some(Lying { connections: VecDeque::new(), restless: REST })),
             tasks: tasks.clone(),
+            running: AtomicUsize::new(0),
         }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// A request goes there.
+    pub(super) fn enter(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is over.
+    pub(super) fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The idle connection that was used last, unless it has been idle for too long, is too old or is over.

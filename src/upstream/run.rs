@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::NotSent;
-use super::balance::{Candidate, best};
+use super::balance::{Balance, Candidate, best};
 use super::endpoint::Endpoint;
 use super::fleet::Fleet;
 use super::health::Health;
@@ -18,6 +18,7 @@ use crate::wire::Upload;
 /// The servers that one request may go to, one after the other.
 pub(super) struct Choice<'a> {
     fleet: &'a Arc<Fleet>,
+    worker: usize,
     endpoints: Arc<Vec<Arc<Endpoint>>>,
     asked: Asked,
     /// Whose turn it is, of servers that are equally good.
@@ -32,6 +33,7 @@ pub(super) struct Choice<'a> {
 pub(super) struct Run {
     fleet: Arc<Fleet>,
     endpoint: Arc<Endpoint>,
+    worker: usize,
     asked: Asked,
     /// It tries out an ejected server, which takes no other request meanwhile.
     trial: bool,
@@ -68,12 +70,12 @@ impl Asked {
 }
 
 impl<'a> Choice<'a> {
-    /// For this request.
-    pub(super) async fn of(fleet: &'a Arc<Fleet>, asked: Asked) -> Result<Self, NotSent> {
+    /// For this request of a worker's.
+    pub(super) async fn of(fleet: &'a Arc<Fleet>, worker: usize, asked: Asked) -> Result<Self, NotSent> {
         let endpoints = fleet.endpoints().await?;
         // A server that is alone needs no turn, whose number all workers share.
         let turn = if endpoints.len() > 1 { fleet.turn() } else { 0 };
-        Ok(Self { fleet, endpoints, asked, turn, tried: Vec::new(), present: None })
+        Ok(Self { fleet, worker, endpoints, asked, turn, tried: Vec::new(), present: None })
     }
 
     /// The next server to try; none when all have been tried that can be.
@@ -85,10 +87,11 @@ impl<'a> Choice<'a> {
             let endpoint = &self.endpoints[at];
             let Some(trial) = endpoint.health_unfailed(|health| health.begin(standing, now)) else { continue };
             self.present = Some(at);
-            endpoint.enter();
+            endpoint.pool(self.worker).enter();
             return Some(Run {
                 fleet: Arc::clone(self.fleet),
                 endpoint: Arc::clone(endpoint),
+                worker: self.worker,
                 asked: self.asked.clone(),
                 trial,
                 open: true,
@@ -98,12 +101,14 @@ impl<'a> Choice<'a> {
     }
 
     fn best(&self, now: Instant) -> Option<Candidate> {
+        let balance = self.fleet.settings().balance;
+        // Otherwise it is not looked at how many there are, in what all workers write.
+        let weighs = balance == Balance::LeastRequests && self.endpoints.len() > 1;
         let untried = self.endpoints.iter().enumerate().filter(|(place, _)| !self.tried.contains(place));
         let mut candidates = untried.map(|(place, endpoint)| {
             let standing = endpoint.health_unfailed(|health| health.standing(now));
-            Candidate { place, standing, running: endpoint.running() }
+            Candidate { place, standing, running: if weighs { endpoint.running() } else { 0 } }
         });
-        let balance = self.fleet.settings().balance;
         let first = candidates.next()?;
         match candidates.next() {
             // The usual case needs no memory.
@@ -117,8 +122,8 @@ impl<'a> Choice<'a> {
 
 impl Run {
     /// The connections of this worker to the server.
-    pub(super) fn pool(&self, worker: usize) -> &Arc<Pool> {
-        self.endpoint.pool(worker)
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        self.endpoint.pool(self.worker)
     }
 
     /// Where that server is.
@@ -162,6 +167,6 @@ impl Drop for Run {
         } else if self.open && self.trial {
             self.endpoint.health(Health::trial_given_up);
         }
-        self.endpoint.leave();
+        self.pool().leave();
     }
 }
