@@ -33,7 +33,7 @@ fn id(number: u64) -> OperationId {
 }
 
 #[library_benchmark]
-#[bench::first(args = ((),), setup = used, config = at_most(2_020))]
+#[bench::first(args = ((),), setup = used, config = at_most(585))]
 fn check_and_insert((filter, id): (Filter, OperationId)) -> (Filter, bool) {
     let known = filter.check(black_box(&id));
     filter.insert(black_box(&id));
@@ -41,7 +41,7 @@ fn check_and_insert((filter, id): (Filter, OperationId)) -> (Filter, bool) {
 }
 
 #[library_benchmark]
-#[bench::again(args = ((),), setup = used, config = at_most(1_270))]
+#[bench::again(args = ((),), setup = used, config = at_most(525))]
 fn check((filter, _): (Filter, OperationId)) -> (Filter, bool) {
     let known = filter.check(black_box(&id(2_000)));
     (filter, black_box(known))
