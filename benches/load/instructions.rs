@@ -81,12 +81,15 @@ fn switch(to: &str, id: &str) -> Result<()> {
 
 /// Tells where the instructions went. What SHA-256 took is what its outermost function took with all that it called.
 fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted> {
-    let own = functions(result, &[])?;
+    let mut own: HashMap<String, f64> = HashMap::new();
+    for (function, count) in functions(result, &[])? {
+        *own.entry(function).or_default() += count;
+    }
+    let all = own.remove(TOTALS).context("no totals")?;
     let with_called = functions(result, &["--inclusive=yes"])?;
-    let all = *own.get(TOTALS).context("no totals")?;
     let digests = with_called.iter().filter(|(function, _)| function.contains("sha2::"));
     let digests = digests.map(|(_, count)| *count).fold(0.0, f64::max);
-    let mut own: Vec<_> = own.into_iter().filter(|(function, _)| function != TOTALS).collect();
+    let mut own: Vec<_> = own.into_iter().collect();
     own.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     println!("\n{server}, {workload:?}: {all:.0} instructions a request, of them");
     for (function, count) in own.iter().take(TOLD) {
@@ -95,16 +98,13 @@ fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted
     Ok(Counted { all, digests })
 }
 
-/// Instructions a request by function.
-fn functions(result: &Path, options: &[&str]) -> Result<HashMap<String, f64>> {
+/// Functions, and instructions a request of each. Different ones may have one name.
+fn functions(result: &Path, options: &[&str]) -> Result<Vec<(String, f64)>> {
     let mut command = Command::new("callgrind_annotate");
     let output = command.args(["--auto=no", "--threshold=100"]).args(options).arg(result).output()?;
     ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
-    let mut functions = HashMap::new();
-    for (count, function) in String::from_utf8_lossy(&output.stdout).lines().filter_map(line) {
-        *functions.entry(function.to_owned()).or_default() += count;
-    }
-    Ok(functions)
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(line).map(|(count, function)| (function.to_owned(), count)).collect())
 }
 
 /// A line that begins with a count: that, for a request, and of which function, which may have several lines.

@@ -11,7 +11,10 @@ use tokio::sync::Notify;
 use super::told::Told;
 use crate::machine::{AttemptId, OperationId};
 
-type Shard = HashMap<OperationId, Entry, RandomState>;
+/// Alone in its lines of memory: two workers at two shards do not meet there.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard(HashMap<OperationId, Entry, RandomState>);
 
 /// Lines by operation, in shards so that workers seldom meet.
 pub struct Lines {
@@ -99,7 +102,7 @@ impl Lines {
         self.given_up.store(true, Ordering::SeqCst);
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.values().flat_map(Entry::all).for_each(|running| running.told.is_given_up());
+            shard.0.values().flat_map(Entry::all).for_each(|running| running.told.is_given_up());
         }
     }
 
@@ -149,9 +152,9 @@ impl Lines {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.running.is_some()))
     }
 
-    fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut Shard) -> T) -> T {
+    fn with<T>(&self, id: &OperationId, look: impl FnOnce(&mut HashMap<OperationId, Entry, RandomState>) -> T) -> T {
         let shard = &self.shards[usize::from(id.0[0]) % self.shards.len()];
-        look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut shard.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
@@ -218,6 +221,6 @@ mod tests {
         lines.end(&id, attempts[2]);
         assert!(!lines.runs_here(&id));
         lines.end(&id, attempts[0]);
-        assert!(lines.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+        assert!(lines.shards.iter().all(|shard| shard.lock().unwrap().0.is_empty()));
     }
 }

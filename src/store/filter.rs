@@ -66,6 +66,8 @@ const ALWAYS: u64 = 0;
 /// Nobody knows what is missing.
 const NEVER: u64 = u64::MAX;
 
+/// Alone in its lines of memory: two workers at two shards do not meet there.
+#[repr(align(128))]
 struct Shard {
     current: Bits,
     /// None when it would hold nothing.
