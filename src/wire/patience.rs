@@ -1,9 +1,11 @@
 //! How long somebody's bytes are waited for: between two of them, and in all. Whose bytes they are is not its matter.
 
-use std::pin::Pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tokio::task::coop::unconstrained;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::clock::Clock;
@@ -28,7 +30,7 @@ impl Alarm {
         if !sleep.is_elapsed() && self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
             return Poll::Pending;
         }
-        while sleep.as_mut().poll(cx).is_ready() {
+        while ring(sleep, cx).is_ready() {
             if Clock::instant() >= at {
                 self.task = None;
                 return Poll::Ready(());
@@ -43,9 +45,15 @@ impl Alarm {
     /// Lets go of the task that would be woken. Until then its memory stays, also when it has long ended.
     pub fn forget(&mut self) {
         if let (Some(sleep), Some(_)) = (&mut self.sleep, self.task.take()) {
-            let _ = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let _ = ring(sleep, &mut Context::from_waker(Waker::noop()));
         }
     }
+}
+
+/// Asks a timer, which then knows whom to wake, also where the task has had its turn: then a timer would wake it at once,
+/// and know nobody.
+fn ring(sleep: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+    pin!(unconstrained(sleep.as_mut())).poll(cx)
 }
 
 /// What was waited for too long.
@@ -104,6 +112,8 @@ impl Patience {
 mod tests {
     use std::future::poll_fn;
 
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);
@@ -139,6 +149,23 @@ mod tests {
         poll_fn(|cx| alarm.poll_until(cx, at)).await;
         alarm.forget();
         assert!(Clock::instant() >= at);
+    }
+
+    /// A task that has done much in one turn is to rest; its timers ring all the same.
+    #[tokio::test]
+    async fn an_alarm_rings_that_was_set_at_the_end_of_a_tasks_turn() {
+        let rung = tokio::spawn(async {
+            let (mut alarm, at) = (Alarm::default(), Clock::instant() + SHORT);
+            let worked_off = poll_fn(|cx| {
+                while has_budget_remaining() {
+                    let _ = pin!(consume_budget()).poll(cx);
+                }
+                Poll::Ready(alarm.poll_until(cx, at).is_pending())
+            });
+            assert!(worked_off.await);
+            poll_fn(|cx| alarm.poll_until(cx, at)).await;
+        });
+        tokio::time::timeout(LONG, rung).await.unwrap().unwrap();
     }
 
     #[tokio::test]
