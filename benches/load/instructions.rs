@@ -87,7 +87,7 @@ fn annotate(result: &Path, server: Server, workload: Workload) -> Result<Counted
     }
     let all = own.remove(TOTALS).context("no totals")?;
     let with_called = functions(result, &["--inclusive=yes"])?;
-    let digests = with_called.iter().filter(|(function, _)| function.contains("sha2::"));
+    let digests = with_called.iter().filter(|(function, _)| function.starts_with("sha2::"));
     let digests = digests.map(|(_, count)| *count).fold(0.0, f64::max);
     let mut own: Vec<_> = own.into_iter().collect();
     own.sort_by(|(_, one), (_, other)| other.total_cmp(one));

@@ -175,16 +175,21 @@ async fn probe(parts: &Parts, arbiter: &Arc<Arbiter>) {
     let mut asking = FuturesUnordered::new();
     let mut looks = tokio::time::interval(PROBE);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut door: Option<Gateway> = None;
     loop {
         tokio::select! {
             Some(()) = asking.next(), if !asking.is_empty() => continue,
             _ = looks.tick() => {}
         }
-        if !parts.arbiter.probes.is_empty() {
-            let state = parts.live.now();
-            let own = state.settings.server.workers;
-            asking.extend(Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), own).probe_due());
+        if parts.arbiter.probes.is_empty() {
+            // It would keep a configuration that has been replaced.
+            door = None;
+            continue;
         }
+        let state = parts.live.now();
+        let fresh = || Gateway::new(Arc::clone(&state.gateway), Arc::clone(arbiter), state.settings.server.workers);
+        door = door.filter(|door| door.is_over(&state.gateway)).or_else(|| Some(fresh()));
+        asking.extend(door.iter().flat_map(Gateway::probe_due));
     }
 }
 

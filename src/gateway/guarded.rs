@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::{Request, request};
+use http::{HeaderMap, Request, request};
 
 use super::again;
 use super::aside::{Instead, begun, given_back, unguarded, unnamed, whole};
@@ -24,7 +24,7 @@ use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
 use crate::boxed::in_box;
 use crate::clock::Clock;
-use crate::keys::{Caller, Head, Named};
+use crate::keys::{self, Caller, Head, Named};
 use crate::machine::{Arrival, Duplicate};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
@@ -75,7 +75,7 @@ impl Gateway {
                 Ok(Named::Operation(arrival)) => arrival,
                 named => {
                     let verdict = unnamed(named, instead)?;
-                    head.headers = request.headers;
+                    head.headers = fields_of(request);
                     break 'instead whole(read, verdict);
                 }
             };
@@ -87,7 +87,7 @@ impl Gateway {
             let open = guard.store_failure == StoreFailure::Open && self.is_timely(guard, &arrival);
             drop(arrival);
             drop(room);
-            head.headers = request.headers;
+            head.headers = fields_of(request);
             let verdict = match ruling {
                 Ok(Ruling::Act { permit, seen }) => {
                     let answer = self.act(guarded, routed, head, read, permit, tally).await;
@@ -280,6 +280,11 @@ impl Gateway {
         }
         (request, added)
     }
+}
+
+/// The request's fields, which its names were found in. The rest of it ends here.
+fn fields_of(request: keys::Request) -> HeaderMap {
+    request.headers
 }
 
 /// Why a client has no answer.

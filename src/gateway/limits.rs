@@ -50,10 +50,14 @@ impl Counts {
         self.taken.0.fetch_sub(amount, Ordering::Relaxed);
     }
 
-    /// Has back what the shares have at hand: nobody is refused for what nobody holds.
+    /// Has back what the shares have at hand: nobody is refused for what nobody holds, but for what is being given back at
+    /// that very moment.
     fn collect(&self) {
         for share in self.shares().iter().filter_map(Weak::upgrade) {
-            self.give_back(share.at_hand.swap(0, Ordering::Relaxed));
+            // At the limit there is nothing at hand, and many ask: they only look.
+            if share.at_hand.load(Ordering::Relaxed) > 0 {
+                self.give_back(share.at_hand.swap(0, Ordering::Relaxed));
+            }
         }
     }
 
@@ -109,6 +113,8 @@ impl Budget {
     /// Another size from now on. What is taken stays taken, also where it is more than that.
     pub(super) fn resize(&self, size: usize) {
         self.0.counts.size.store(size, Ordering::Relaxed);
+        // What is at hand is given out without a look at the size.
+        self.0.counts.collect();
     }
 
     /// Takes `amount`, if there is that much.
@@ -260,6 +266,15 @@ mod tests {
             }
         });
         assert!(budget.take(SIZE).is_some() && budget.0.counts.shares().len() <= 5);
+    }
+
+    #[test]
+    fn what_is_at_hand_is_gone_when_the_size_changes() {
+        let budget = Budget::new(1024);
+        drop(budget.take(4));
+        budget.resize(1);
+        let first = budget.take(1);
+        assert!(first.is_some() && budget.take(1).is_none());
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Gateway {
     ) -> Result<(usize, &Guarded), Problem> {
         let refused = |detail: String| Problem::BadRequest(detail);
         let named = query::value(text, "route").map_err(|what| refused(format!("The parameter `route` {what}.")))?;
-        let guards = self.shared.guards.iter().enumerate();
+        let guards = self.guards.iter().enumerate();
         let mut found = guards.filter_map(|(index, guarded)| {
             let name = &self.shared.settings.routes[index].name;
             let meant = named.as_ref().is_none_or(|named| named == name);

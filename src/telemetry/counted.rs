@@ -168,14 +168,14 @@ pub(super) trait Counted: Metric {
     /// What is the same in all of a family, but for its labels' names.
     type Shape: Send + Sync + Copy;
 
-    fn new(ledger: &Arc<Ledger>, labels: Labels, shape: Self::Shape) -> Self;
+    fn new(ledger: &Ledger, labels: Labels, shape: Self::Shape) -> Self;
 }
 
 impl Counted for Counter {
     const TYPE: proto::MetricType = proto::MetricType::COUNTER;
     type Shape = ();
 
-    fn new(ledger: &Arc<Ledger>, labels: Labels, (): ()) -> Self {
+    fn new(ledger: &Ledger, labels: Labels, (): ()) -> Self {
         Self { labels, cells: Cells::new(ledger, 1) }
     }
 }
@@ -184,7 +184,7 @@ impl Counted for Gauge {
     const TYPE: proto::MetricType = proto::MetricType::GAUGE;
     type Shape = ();
 
-    fn new(ledger: &Arc<Ledger>, labels: Labels, (): ()) -> Self {
+    fn new(ledger: &Ledger, labels: Labels, (): ()) -> Self {
         Self { labels, cells: Cells::new(ledger, 1) }
     }
 }
@@ -193,7 +193,7 @@ impl Counted for Timing {
     const TYPE: proto::MetricType = proto::MetricType::HISTOGRAM;
     type Shape = Bounds;
 
-    fn new(ledger: &Arc<Ledger>, labels: Labels, bounds: Bounds) -> Self {
+    fn new(ledger: &Ledger, labels: Labels, bounds: Bounds) -> Self {
         Self { labels, cells: Cells::new(ledger, 2 + bounds.len()), bounds }
     }
 }

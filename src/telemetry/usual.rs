@@ -1,11 +1,12 @@
-//! How long something usually takes, told from how long it took lately. One word of memory, no lock. It is an estimate for
-//! advice, not a metric.
+//! How long something usually takes, told from how long it took lately. A few words of memory, no lock. It is an estimate
+//! for advice, not a metric.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Of what ends more often than this, a sample tells as much, and the threads that count do not all write one word.
+/// Of what ends more often than this, the first each time is looked at, and the threads that count do not all write one
+/// word. Of steady work that tells as much; of work that comes in bursts it is the quickest of each.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// How much of the mean the newest one makes.
