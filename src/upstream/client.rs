@@ -16,21 +16,18 @@ use super::headers::take_away;
 use super::outcome::Tried;
 use super::pool::Pool;
 use super::resolve::SystemResolver;
-use super::run::{Asked, Choice};
+use super::run::{Asked, Choice, Way};
 use super::{Failure, Host, Incoming, NotSent, Outgoing, Reason, Settings};
 use crate::wire::Upload;
 
 /// One worker's way to an API, with its own connections.
 #[derive(Debug)]
-pub struct Upstream {
-    fleet: Arc<Fleet>,
-    worker: usize,
-}
+pub struct Upstream(Arc<Way>);
 
 impl Upstream {
     /// A worker's way to these servers. Connections are made as requests need them.
     pub fn of(fleet: &Arc<Fleet>, worker: usize) -> Self {
-        Self { fleet: Arc::clone(fleet), worker }
+        Self(Arc::new(Way { fleet: Arc::clone(fleet), worker }))
     }
 
     /// A way of its own to servers that it shares with nobody, and that nobody looks after: names are asked for once,
@@ -41,7 +38,7 @@ impl Upstream {
 
     /// What it was built from.
     pub fn settings(&self) -> &Settings {
-        self.fleet.settings()
+        self.0.fleet.settings()
     }
 
     /// Sends one request and waits for the head of its answer; no deadline but those of getting a connection. It goes on
@@ -60,8 +57,8 @@ impl Upstream {
     ) -> Result<Response<Incoming>, Failure> {
         let asked = Asked::now(request.body().upload());
         for_the_wire(request);
-        let place = self.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
-        let mut choice = Choice::of(&self.fleet, self.worker, asked).await.map_err(Failure::NotSent)?;
+        let place = self.0.fleet.place().await.map_err(Failure::NotSent)?.map(Arc::new);
+        let mut choice = Choice::of(&self.0, asked).await.map_err(Failure::NotSent)?;
         let mut why = None;
         while let Some(mut run) = choice.next(place.as_ref()) {
             behalf.goes_to(run.address());

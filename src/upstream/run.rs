@@ -15,10 +15,16 @@ use super::pool::Pool;
 use crate::clock::Clock;
 use crate::wire::Upload;
 
+/// One worker's way to servers that all workers share. Its requests count their references to it, not to those.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) worker: usize,
+}
+
 /// The servers that one request may go to, one after the other.
 pub(super) struct Choice<'a> {
-    fleet: &'a Arc<Fleet>,
-    worker: usize,
+    way: &'a Arc<Way>,
     endpoints: Arc<Vec<Arc<Endpoint>>>,
     asked: Asked,
     /// Whose turn it is, of servers that are equally good.
@@ -31,9 +37,8 @@ pub(super) struct Choice<'a> {
 /// A request under way at a server. Dropped, it is over.
 #[derive(Debug)]
 pub(super) struct Run {
-    fleet: Arc<Fleet>,
+    way: Arc<Way>,
     endpoint: Arc<Endpoint>,
-    worker: usize,
     asked: Asked,
     /// It tries out an ejected server, which takes no other request meanwhile.
     trial: bool,
@@ -70,12 +75,12 @@ impl Asked {
 }
 
 impl<'a> Choice<'a> {
-    /// For this request of a worker's.
-    pub(super) async fn of(fleet: &'a Arc<Fleet>, worker: usize, asked: Asked) -> Result<Self, NotSent> {
-        let endpoints = fleet.endpoints().await?;
+    /// For this request.
+    pub(super) async fn of(way: &'a Arc<Way>, asked: Asked) -> Result<Self, NotSent> {
+        let endpoints = way.fleet.endpoints().await?;
         // A server that is alone needs no turn, whose number all workers share.
-        let turn = if endpoints.len() > 1 { fleet.turn() } else { 0 };
-        Ok(Self { fleet, worker, endpoints, asked, turn, tried: Vec::new(), present: None })
+        let turn = if endpoints.len() > 1 { way.fleet.turn() } else { 0 };
+        Ok(Self { way, endpoints, asked, turn, tried: Vec::new(), present: None })
     }
 
     /// The next server to try; none when all have been tried that can be.
@@ -87,11 +92,10 @@ impl<'a> Choice<'a> {
             let endpoint = &self.endpoints[at];
             let Some(trial) = endpoint.health_unfailed(|health| health.begin(standing, now)) else { continue };
             self.present = Some(at);
-            endpoint.pool(self.worker).enter();
+            endpoint.pool(self.way.worker).enter();
             return Some(Run {
-                fleet: Arc::clone(self.fleet),
+                way: Arc::clone(self.way),
                 endpoint: Arc::clone(endpoint),
-                worker: self.worker,
                 asked: self.asked.clone(),
                 trial,
                 open: true,
@@ -101,7 +105,7 @@ impl<'a> Choice<'a> {
     }
 
     fn best(&self, now: Instant) -> Option<Candidate> {
-        let balance = self.fleet.settings().balance;
+        let balance = self.way.fleet.settings().balance;
         // Otherwise it is not looked at how many there are, in what all workers write.
         let weighs = balance == Balance::LeastRequests && self.endpoints.len() > 1;
         let untried = self.endpoints.iter().enumerate().filter(|(place, _)| !self.tried.contains(place));
@@ -123,7 +127,7 @@ impl<'a> Choice<'a> {
 impl Run {
     /// The connections of this worker to the server.
     pub(super) fn pool(&self) -> &Arc<Pool> {
-        self.endpoint.pool(self.worker)
+        self.endpoint.pool(self.way.worker)
     }
 
     /// Where that server is.
@@ -135,7 +139,7 @@ impl Run {
     pub(super) fn answered(&mut self) {
         self.open = false;
         if self.endpoint.health_unfailed(Health::answered) {
-            let upstream = &self.fleet.settings().name;
+            let upstream = &self.way.fleet.settings().name;
             tracing::info!(upstream, address = %self.endpoint.address, "server taken back");
         }
     }
@@ -155,13 +159,13 @@ impl Run {
 
     fn fail(&mut self) {
         self.open = false;
-        self.fleet.failed(&self.endpoint, Clock::instant());
+        self.way.fleet.failed(&self.endpoint, Clock::instant());
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.open && self.asked.waiting() >= self.fleet.settings().response_timeout {
+        if self.open && self.asked.waiting() >= self.way.fleet.settings().response_timeout {
             // Whoever asked has waited long enough for an answer.
             self.fail();
         } else if self.open && self.trial {
