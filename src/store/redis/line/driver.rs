@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::Shared;
+use super::queue::Turn;
 use super::replies::Replies;
 use crate::clock::Clock;
 
@@ -46,10 +47,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let driver = &mut *self;
-        // Reading comes first: what callers are to have room for, or are late for, is then known when the queue is looked at.
-        match driver.read(context).and_then(|()| driver.write(context)) {
-            Ok(next) => {
-                driver.watch_time(next, context);
+        // Writing comes first: meanwhile more replies come, and are read in one go.
+        match driver.write(context).and_then(|()| driver.read(context)) {
+            Ok(()) => {
+                let Turn { alarm, eases } = driver.shared.queue().turn();
+                if eases {
+                    driver.shared.room.notify_waiters();
+                }
+                driver.watch_time(alarm, context);
                 Poll::Pending
             }
             Err(error) => {
@@ -61,17 +66,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    /// Writes all there is, as far as the stream takes it. Returns when to look for commands whose time has passed.
-    fn write(&mut self, context: &mut Context<'_>) -> io::Result<Option<Instant>> {
+    /// Writes all there is, as far as the stream takes it.
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
             let begun = self.written < self.out.len();
-            let turn = self.shared.queue().attend(&mut self.out, context);
-            if turn.eases {
-                self.shared.room.notify_waiters();
-            }
+            self.shared.queue().attend(&mut self.out, context);
             // What comes after the queue was emptied wakes the driver again; what came while there was a rest did not.
             if self.send(context)?.is_pending() || !begun {
-                return Ok(turn.alarm);
+                return Ok(());
             }
         }
     }

@@ -166,13 +166,17 @@ impl Queue {
     }
 
     /// Gives the driver what is to be written, where it has nothing left of what it had, and remembers whom to wake for more.
-    pub(super) fn attend(&mut self, written: &mut Vec<u8>, context: &Context<'_>) -> Turn {
+    pub(super) fn attend(&mut self, written: &mut Vec<u8>, context: &Context<'_>) {
         if self.driver.as_ref().is_none_or(|driver| !driver.will_wake(context.waker())) {
             self.driver = Some(context.waker().clone());
         }
         if written.is_empty() {
             std::mem::swap(&mut self.out, written);
         }
+    }
+
+    /// What the driver has to know when it has written and read.
+    pub(super) fn turn(&mut self) -> Turn {
         Turn { alarm: self.alarm, eases: self.eases() }
     }
 
