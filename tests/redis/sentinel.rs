@@ -67,6 +67,27 @@ fn a_demoted_primary_that_can_be_reached_is_left_by_all_connections() {
     });
 }
 
+/// A failover is through when the other replicas follow. Until then its leader describes the old primary as it was, and
+/// that may still be there: what is written to it is lost.
+#[test]
+fn a_successor_is_known_before_the_failover_is_through() {
+    let upstream = created();
+    let redis = Sentinels::start_with(2, &[], &["sentinel failover-timeout mymaster 60000"]);
+    for replica in &redis.servers[1..] {
+        // Whoever is not promoted cannot follow the one who is.
+        replica.run::<()>(&["CONFIG", "SET", "masterauth", "wrong"]);
+    }
+    let leader = &redis.watchers[1];
+    leader.run::<()>(&["SENTINEL", "FAILOVER", "mymaster"]);
+    let successor = redis.await_successor(0);
+    let store = format!("sentinel: {{ master: mymaster, nodes: [\"{}\"] }}", leader.address());
+    let gateway = gateway(&upstream, &store, "");
+    assert_eq!(in_time(&gateway, "k").status, 201);
+    assert!(redis.servers[successor].run::<u64>(&["DBSIZE"]) > 0, "written to the one that was replaced");
+    let state: Vec<String> = leader.run(&["SENTINEL", "MASTER", "mymaster"]);
+    assert!(state.iter().any(|flags| flags.contains("failover_in_progress")), "{state:?}");
+}
+
 /// The sentinels have their passwords, the servers another, and the gateway may do what the manual says and no more.
 #[test]
 fn passwords_of_sentinels_and_servers_are_two() {

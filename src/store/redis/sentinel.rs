@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use redis::aio::PubSub;
-use redis::cmd;
+use redis::pipe;
 use tokio::sync::Mutex;
 
 use super::StoreError;
@@ -119,19 +119,18 @@ impl Sentinels {
     }
 
     /// What one says, and how new it is.
+    ///
+    /// While a failover is led to its end, the leader calls the new epoch and still describes the old primary; only the
+    /// question for the address names the successor. The epoch is asked for first: an address is never older than it.
     async fn ask_one(&self, node: &Node) -> Result<(u64, Node), StoreError> {
         let connection = dial::connect(node, &self.settings.access).await?;
-        let mut question = cmd("SENTINEL");
-        question.arg("MASTER").arg(&self.settings.master);
-        let told: HashMap<String, String> =
-            question.query_async(&mut connection.line.clone()).await.map_err(|error| translate(&error))?;
-        let field = |name: &str| told.get(name).map(String::as_str);
-        match (field("ip"), field("port").and_then(|port| port.parse().ok())) {
-            (Some(host), Some(port)) => {
-                let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-                Ok((epoch, Node { host: host.to_owned(), port }))
-            }
-            _ => Err(unavailable("a sentinel answered with something else than a server")),
-        }
+        let mut questions = pipe();
+        questions.cmd("SENTINEL").arg("MASTER").arg(&self.settings.master);
+        questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.settings.master);
+        let (told, address): (HashMap<String, String>, Option<(String, u16)>) =
+            questions.query_async(&mut connection.line.clone()).await.map_err(|error| translate(&error))?;
+        let (host, port) = address.ok_or_else(|| unavailable("a sentinel names no server"))?;
+        let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok((epoch, Node { host, port }))
     }
 }
