@@ -122,6 +122,21 @@ impl Group {
         whole && servers.iter().enumerate().all(linked) && self.is_agreed_on(&primaries)
     }
 
+    /// Whether all who are left know of a primary that is one. Between a promotion and that time sentinels still name the
+    /// old primary, and the other replica still follows it.
+    fn has_successor(&self, dead: usize) -> bool {
+        let primaries = self.primaries();
+        if primaries.len() != self.wanted_primaries() {
+            return false;
+        }
+        let Kind::Sentinels(_) = self.kind else { return true };
+        let port = self.proxies[primaries[0]].address().port().to_string();
+        let follows = |(number, server): (usize, &RedisServer)| {
+            number == dead || primaries.contains(&number) || server.info("master_port") == port
+        };
+        self.is_agreed_on(&primaries) && self.servers().iter().enumerate().all(follows)
+    }
+
     fn wanted_primaries(&self) -> usize {
         if let Kind::Cluster(_) = self.kind { 3 } else { 1 }
     }
@@ -143,10 +158,11 @@ impl Group {
     }
 
     /// Starts a node again after it was killed: empty, and for others still behind its proxy. Not before somebody has
-    /// taken a primary's place, however long that takes: empty, it would be taken for the primary that it was.
+    /// taken a primary's place and nobody looks for it there any more, however long that takes: empty, it would be taken
+    /// for the primary that it was.
     pub(crate) fn restart(&mut self, number: usize) {
         let setting = if let Kind::Cluster(_) = self.kind { "cluster-announce-port" } else { "replica-announce-port" };
-        until("somebody has taken its place", || self.primaries().len() == self.wanted_primaries());
+        until("somebody has taken its place, and all know", || self.has_successor(number));
         self.nodes()[number].restart();
         announce(&self.servers()[number], setting, &self.proxies[number]);
     }
