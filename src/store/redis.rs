@@ -31,7 +31,7 @@ use self::change::{Change, Scripts};
 pub use self::condition::Condition;
 use self::deadline::Deadline;
 use self::faults::read;
-use self::line::{Digits, Words};
+use self::line::{Digits, beginning, command, end};
 pub use self::line::{Malformed, Replies};
 use self::lines::Lines;
 use self::link::{Link, Sent};
@@ -62,9 +62,11 @@ pub struct RedisStore {
     lines: Lines,
     terms: Arc<Terms>,
     key_prefix: Vec<u8>,
+    /// What the `GET` of an operation begins with, as it is sent, up to the operation.
+    get: Vec<u8>,
     codec: Codec,
     scripts: Arc<Scripts>,
-    /// Where the words of a command are put together.
+    /// Where what a change is made of is put together.
     desk: Mutex<Vec<u8>>,
 }
 
@@ -76,6 +78,7 @@ impl RedisStore {
         Self {
             lines: Lines::new(&terms),
             terms,
+            get: get_of(&key_prefix),
             key_prefix,
             codec: Codec::default(),
             scripts: Arc::new(Scripts::new()),
@@ -96,6 +99,7 @@ impl RedisStore {
             lines: self.lines.sibling(),
             terms: Arc::clone(&self.terms),
             key_prefix: self.key_prefix.clone(),
+            get: self.get.clone(),
             codec: self.codec.clone(),
             scripts: Arc::clone(&self.scripts),
             desk: Mutex::default(),
@@ -132,6 +136,13 @@ impl RedisStore {
         key.strip_prefix(&self.key_prefix[..])?.try_into().ok().map(OperationId)
     }
 
+    /// Writes the `GET` of an operation's key.
+    fn write_get(&self, id: &OperationId, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.get);
+        out.extend_from_slice(&id.0);
+        end(out);
+    }
+
     /// What the reply to a `GET` says, once it has come; it is sent by the long way where that did not go out at once.
     async fn load_record(
         &self,
@@ -147,8 +158,8 @@ impl RedisStore {
         }
         Box::pin(async move {
             let key = key_behind(Vec::new(), &self.key_prefix, id);
-            let get: Words = &[b"GET", &key];
-            let request = Request { again, ..Request::plain(get) };
+            let get = command(&[b"GET", &key]);
+            let request = Request { again, ..Request::plain(&get) };
             read(&self.codec, id, self.lines.send(&key, request, deadline).await?.reply)
         })
         .await
@@ -203,8 +214,9 @@ impl RedisStore {
     async fn send(&self, change: &Change<'_>, again: bool) -> Result<Answer, StoreError> {
         let mut known = true;
         loop {
-            let command = change.command(&self.scripts, known);
-            let request = Request { command: command.words(), wait: change.wait, asking: false, again };
+            let mut command = Vec::new();
+            change.write(&self.scripts, known, &mut command);
+            let request = Request { command: &command, wait: change.wait, asking: false, again };
             let answer = self.lines.send(change.key, request, change.deadline).await?;
             // After a restart or SCRIPT FLUSH: the text itself makes the script known again.
             if !known || !faults::is_unknown_script(&answer.reply) {
@@ -222,7 +234,7 @@ impl RedisStore {
         let sent = if change.wait.is_some() {
             None
         } else {
-            self.lines.start(change.command(&self.scripts, true).words(), change.deadline)
+            self.lines.start(|out| change.write(&self.scripts, true, out), change.deadline)
         };
         *desk = cleared(sheet.room());
         Ok(sent)
@@ -274,8 +286,8 @@ impl RedisStore {
         let (mut at, matching) = (from.at, pattern(&self.key_prefix));
         loop {
             let (cursor, count) = (Digits::of(at), Digits::of(limit.max(1) as u64));
-            let scan: Words = &[b"SCAN", cursor.text(), b"MATCH", &matching, b"COUNT", count.text()];
-            let (run, reply) = link.send_to_run(scan, deadline).await?;
+            let scan = command(&[b"SCAN", cursor.text(), b"MATCH", &matching, b"COUNT", count.text()]);
+            let (run, reply) = link.send_to_run(&scan, deadline).await?;
             if at == 0 || run == from.run {
                 let (next, keys) = faults::parse(reply)?;
                 return Ok((run, keys, next));
@@ -288,7 +300,7 @@ impl RedisStore {
         let deadline = self.deadline();
         let link = self.lines.timekeeper(deadline).await?;
         let asked = Clock::instant();
-        let answer = link.send(Request::plain(&[b"TIME"]), deadline).await?;
+        let answer = link.send(Request::plain(&command(&[b"TIME"])), deadline).await?;
         let time = server::time(faults::parse(answer.reply)?);
         self.terms.clock.calibrate(time, asked.elapsed());
         Ok(time)
@@ -313,11 +325,7 @@ impl RedisStore {
 impl Store for RedisStore {
     fn load<'a>(&'a self, id: &'a OperationId) -> Reply<'a, Option<Record>> {
         let deadline = self.deadline();
-        let mut desk = self.desk();
-        let key = key_behind(std::mem::take(&mut *desk), &self.key_prefix, id);
-        let sent = self.lines.start(&[b"GET", &key], deadline);
-        *desk = cleared(key);
-        drop(desk);
+        let sent = self.lines.start(|out| self.write_get(id, out), deadline);
         in_box(|| self.load_record(id, sent, deadline))
     }
 
@@ -341,6 +349,14 @@ impl Store for RedisStore {
     fn probe(&self) -> Reply<'_, ()> {
         Box::pin(self.try_out())
     }
+}
+
+/// What the `GET` of every operation under this prefix begins with.
+fn get_of(key_prefix: &[u8]) -> Vec<u8> {
+    let id = OperationId([0; 32]);
+    let mut get = beginning(2, &[b"GET", &key_behind(Vec::new(), key_prefix, &id)]);
+    get.truncate(get.len() - id.0.len());
+    get
 }
 
 /// The same room with nothing in it, and no more of it than is kept.
@@ -387,6 +403,17 @@ mod tests {
     fn signs_of_the_prefix_mean_themselves() {
         assert_eq!(pattern(b"og:"), b"og:*");
         assert_eq!(pattern(b"a*[b]?\\:"), b"a\\*\\[b\\]\\?\\\\:*");
+    }
+
+    #[test]
+    fn a_load_is_written_as_the_client_library_writes_it() {
+        let settings = Settings::at("redis://localhost").unwrap();
+        let store = RedisStore::new(settings, Duration::ZERO, Clock::manual(Time(0)));
+        let id = OperationId([7; 32]);
+        let mut out = b"before".to_vec();
+        store.write_get(&id, &mut out);
+        let key = [&store.key_prefix[..], &id.0].concat();
+        assert_eq!(out[6..], redis::Cmd::new().arg(&["GET"]).arg(key).get_packed_command());
     }
 
     #[test]

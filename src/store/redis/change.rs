@@ -1,10 +1,10 @@
-//! A conditional change of a key as it goes to a server: its words, made once and sent as often as it takes, and whether a
-//! reply says that it is done. It sends nothing.
+//! A conditional change of a key as it goes to a server: how it is written, as often as it takes, and whether a reply
+//! says that it is done. It sends nothing.
 
 use redis::Value;
 
 use super::deadline::Deadline;
-use super::line::{Digits, Words};
+use super::line::{Digits, add, beginning, end};
 use super::settings::Wait;
 use crate::machine::{Expect, Fence, Time};
 use crate::store::codec::{FENCE_PREFIX_LEN, fence_prefix};
@@ -25,16 +25,30 @@ if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
 end
 return redis.call('GET', KEYS[1])";
 
-/// What runs on the server as one step.
+/// What a reservation begins with, as it is sent.
+const SET: &[u8] = b"*7\r\n$3\r\nSET";
+
+/// What stands in it between the value and its end.
+const UNLESS_THERE: &[u8] = b"\r\n$2\r\nNX\r\n$3\r\nGET\r\n$4\r\nPXAT";
+
+/// What runs on the server as one step: what its calls begin with, as they are sent.
 pub(super) struct Script {
-    text: &'static str,
-    /// What the server knows it by, once it has run it.
-    digest: String,
+    /// By its text, which makes it known.
+    by_text: Vec<u8>,
+    /// By its digest, once the server has run it.
+    by_digest: Vec<u8>,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, digest: redis::Script::new(text).get_hash().to_owned() }
+    /// A script of one key and so many arguments.
+    fn new(text: &'static str, arguments: usize) -> Self {
+        let digest = redis::Script::new(text).get_hash().to_owned();
+        let begun = |words: [&str; 2]| beginning(4 + arguments, &[words[0].as_bytes(), words[1].as_bytes(), b"1"]);
+        Self { by_text: begun(["EVAL", text]), by_digest: begun(["EVALSHA", &digest]) }
+    }
+
+    fn call(&self, known: bool) -> &[u8] {
+        if known { &self.by_digest } else { &self.by_text }
     }
 }
 
@@ -46,7 +60,7 @@ pub(super) struct Scripts {
 
 impl Scripts {
     pub(super) fn new() -> Self {
-        Self { write: Script::new(WRITE), remove: Script::new(REMOVE) }
+        Self { write: Script::new(WRITE, 3), remove: Script::new(REMOVE, 1) }
     }
 }
 
@@ -56,7 +70,7 @@ pub(super) struct Change<'a> {
     /// What has to be there: a value that begins so; none: nothing.
     fence: Option<[u8; FENCE_PREFIX_LEN]>,
     /// What takes its place, and until when.
-    value: Option<(&'a [u8], Digits)>,
+    value: Option<(&'a [u8], Time)>,
     /// Who else must have it before it counts.
     pub(super) wait: Option<Wait>,
     pub(super) deadline: Deadline,
@@ -65,7 +79,7 @@ pub(super) struct Change<'a> {
 impl<'a> Change<'a> {
     /// A value where there is none.
     pub(super) fn reserve(key: &'a [u8], value: &'a [u8], expires: Time, deadline: Deadline) -> Self {
-        Self { key, fence: None, value: Some((value, millis(expires))), wait: None, deadline }
+        Self { key, fence: None, value: Some((value, expires)), wait: None, deadline }
     }
 
     /// No value where there is one with this fence.
@@ -87,15 +101,31 @@ impl<'a> Change<'a> {
         Self { wait, ..self }
     }
 
-    /// The command. A server that does not know the script is told its text.
-    pub(super) fn command<'b>(&'b self, scripts: &'b Scripts, known: bool) -> Command<'b> {
-        let (value, expires) = self.value.as_ref().map_or((&[][..], &[][..]), |(value, end)| (*value, end.text()));
-        let Some(fence) = &self.fence else {
-            return Command { words: [b"SET", self.key, value, b"NX", b"GET", b"PXAT", expires], count: 7 };
-        };
-        let (script, count) = if self.value.is_some() { (&scripts.write, 7) } else { (&scripts.remove, 5) };
-        let [name, script] = if known { ["EVALSHA", &script.digest] } else { ["EVAL", script.text] };
-        Command { words: [name.as_bytes(), script.as_bytes(), b"1", self.key, fence, value, expires], count }
+    /// Writes the command. A server that does not know the script is told its text.
+    pub(super) fn write(&self, scripts: &Scripts, known: bool, out: &mut Vec<u8>) {
+        match (&self.fence, self.value) {
+            (None, value) => {
+                let (value, expires) = value.unwrap_or_default();
+                out.extend_from_slice(SET);
+                add(out, self.key);
+                add(out, value);
+                out.extend_from_slice(UNLESS_THERE);
+                add(out, millis(expires).text());
+            }
+            (Some(fence), Some((value, expires))) => {
+                out.extend_from_slice(scripts.write.call(known));
+                add(out, self.key);
+                add(out, fence);
+                add(out, value);
+                add(out, millis(expires).text());
+            }
+            (Some(fence), None) => {
+                out.extend_from_slice(scripts.remove.call(known));
+                add(out, self.key);
+                add(out, fence);
+            }
+        }
+        end(out);
     }
 }
 
@@ -107,19 +137,45 @@ pub(super) fn is_done(expect: Expect, reply: &Value) -> bool {
     }
 }
 
-/// A command of at most so many words.
-pub(super) struct Command<'a> {
-    words: [&'a [u8]; 7],
-    count: usize,
-}
-
-impl Command<'_> {
-    pub(super) fn words(&self) -> Words<'_> {
-        &self.words[..self.count]
-    }
-}
-
 /// A time as Redis takes it: it refuses 0 and what does not fit a signed number.
 fn millis(time: Time) -> Digits {
     Digits::of(time.0.clamp(1, i64::MAX.cast_unsigned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::machine::AttemptId;
+
+    #[test]
+    fn changes_are_written_as_the_client_library_writes_them() {
+        let (scripts, key, value) = (Scripts::new(), &[7; 35][..], &[b'v'; 400][..]);
+        let fence = Fence { attempt: AttemptId([3; 16]), version: 1 };
+        let (prefix, deadline) = (fence_prefix(&fence), Deadline::within(Duration::ZERO));
+        let digest = |text| redis::Script::new(text).get_hash().to_owned();
+        let reserve = || Change::reserve(key, value, Time(1_700_000_000_000), deadline);
+        let [end, over] = [&b"1700000000000"[..], &prefix];
+        for (change, known, words) in [
+            (reserve(), true, vec![&b"SET"[..], key, value, b"NX", b"GET", b"PXAT", end]),
+            (
+                Change::reserve(key, value, Time(0), deadline),
+                true,
+                vec![b"SET", key, value, b"NX", b"GET", b"PXAT", b"1"],
+            ),
+            (
+                reserve().over(Expect::Fence(fence)),
+                true,
+                vec![b"EVALSHA", digest(WRITE).as_bytes(), b"1", key, over, value, end],
+            ),
+            (reserve().over(Expect::Fence(fence)), false, vec![b"EVAL", WRITE.as_bytes(), b"1", key, over, value, end]),
+            (Change::remove(key, fence, deadline), true, vec![b"EVALSHA", digest(REMOVE).as_bytes(), b"1", key, over]),
+            (Change::remove(key, fence, deadline), false, vec![b"EVAL", REMOVE.as_bytes(), b"1", key, over]),
+        ] {
+            let mut out = b"before".to_vec();
+            change.write(&scripts, known, &mut out);
+            assert_eq!(out[6..], redis::Cmd::new().arg(words).get_packed_command());
+        }
+    }
 }

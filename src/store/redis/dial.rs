@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 use super::StoreError;
 use super::deadline::Deadline;
 use super::faults::{cause, refuse, translate, unavailable};
-use super::line::{Digits, Line, Words};
+use super::line::{Digits, Line, Words, command};
 use super::settings::{Access, Node, Password, Protocol};
 
 /// How many commands may wait to be written to the connection.
@@ -68,7 +68,7 @@ pub(super) async fn line(node: &Node, access: &Access, deadline: Deadline) -> Re
         Stream::Secure(stream) => Line::over(stream),
     };
     let say = async |words: Words<'_>| {
-        let [reply] = line.send([words], deadline).await?;
+        let [reply] = line.send([&command(words)], deadline).await?;
         refuse(reply)
     };
     let secret = secret(access).await?;

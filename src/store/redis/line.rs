@@ -24,7 +24,7 @@ use super::faults::unavailable;
 use driver::Driver;
 use queue::Queue;
 pub use replies::{Malformed, Replies};
-pub(super) use words::{Digits, Words};
+pub(super) use words::{Digits, Words, add, beginning, command, end};
 
 /// A connection. Dropped, it is closed; commands that were under way may have been carried out.
 pub(super) struct Line {
@@ -87,10 +87,10 @@ impl Line {
     /// server's.
     pub(super) async fn send<const N: usize>(
         &self,
-        commands: [Words<'_>; N],
+        commands: [&[u8]; N],
         deadline: Deadline,
     ) -> Result<[Value; N], Lost> {
-        let places = match self.admit(commands, deadline)? {
+        let places = match self.admit(written(&commands), deadline)? {
             Some(places) => places,
             None => self.queue_up(commands, deadline).await?,
         };
@@ -102,22 +102,31 @@ impl Line {
         Ok(replies)
     }
 
-    /// Takes commands in a row, if there is room for them; they go out without anybody's waiting for it.
-    fn admit<const N: usize>(&self, commands: [Words<'_>; N], deadline: Deadline) -> Result<Option<[u32; N]>, Lost> {
-        self.shared.queue().admit(commands, deadline)
+    /// Has so many commands written in a row, if there is room for them; they go out without anybody's waiting for it.
+    fn admit<const N: usize>(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>),
+        deadline: Deadline,
+    ) -> Result<Option<[u32; N]>, Lost> {
+        self.shared.queue().admit(write, deadline)
     }
 
     /// Waits until there is room for the commands.
-    async fn queue_up<const N: usize>(&self, commands: [Words<'_>; N], deadline: Deadline) -> Result<[u32; N], Lost> {
+    async fn queue_up<const N: usize>(&self, commands: [&[u8]; N], deadline: Deadline) -> Result<[u32; N], Lost> {
         loop {
             // Before the look, so that no room is missed that comes after it.
             let room = self.shared.room.notified();
-            if let Some(places) = self.admit(commands, deadline)? {
+            if let Some(places) = self.admit(written(&commands), deadline)? {
                 return Ok(places);
             }
             deadline.hold(room).await.map_err(|_| Lost::Late(deadline))?;
         }
     }
+}
+
+/// Adds commands as they are.
+fn written(commands: &[&[u8]]) -> impl FnOnce(&mut Vec<u8>) {
+    |out| commands.iter().for_each(|command| out.extend_from_slice(command))
 }
 
 impl AsRef<Self> for Line {
@@ -135,9 +144,9 @@ pub(super) struct Ticket<L: AsRef<Line>> {
 }
 
 impl<L: AsRef<Line>> Ticket<L> {
-    /// A command that goes out without anybody's waiting for it, if there is room for it.
-    pub(super) fn of(line: L, command: Words<'_>, deadline: Deadline) -> Result<Option<Self>, Lost> {
-        let places = line.as_ref().admit([command], deadline)?;
+    /// A command that goes out without anybody's waiting for it, if there is room for it: it is written where it goes out.
+    pub(super) fn of(line: L, write: impl FnOnce(&mut Vec<u8>), deadline: Deadline) -> Result<Option<Self>, Lost> {
+        let places = line.as_ref().admit(write, deadline)?;
         Ok(places.map(|[place]| Self { line, place: Some(place) }))
     }
 }

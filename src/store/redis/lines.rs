@@ -10,7 +10,7 @@ use redis::{Value, from_redis_value};
 use super::StoreError;
 use super::cluster::Cluster;
 use super::deadline::Deadline;
-use super::line::Words;
+use super::line::command;
 use super::link::{Link, Place, Sent};
 use super::position::Turn;
 use super::request::{Answer, Request};
@@ -51,9 +51,9 @@ impl Lines {
     }
 
     /// Sends a command at once, where there is one server and a connection to it.
-    pub(super) fn start(&self, command: Words<'_>, deadline: Deadline) -> Option<Sent<'_>> {
+    pub(super) fn start(&self, write: impl FnOnce(&mut Vec<u8>), deadline: Deadline) -> Option<Sent<'_>> {
         match self {
-            Self::One(link) | Self::Named(link, _) => link.start(command, deadline),
+            Self::One(link) | Self::Named(link, _) => link.start(write, deadline),
             Self::Cluster(_) => None,
         }
     }
@@ -109,7 +109,7 @@ impl Lines {
             Self::One(_) => std::future::pending().await,
             Self::Named(link, sentinels) => {
                 sentinels.watch(LOOK).await?;
-                let answer = link.send(Request::plain(&[b"ROLE"]), Deadline::within(timeout)).await?;
+                let answer = link.send(Request::plain(&command(&[b"ROLE"])), Deadline::within(timeout)).await?;
                 // One that was told to follow another one stays reachable, and would refuse every write.
                 if role(answer.reply).is_some_and(|role| role != "master") {
                     sentinels.leave();

@@ -13,7 +13,7 @@ use super::StoreError;
 use super::deadline::Deadline;
 use super::dial;
 use super::faults::{is_demoted, unavailable};
-use super::line::{Digits, Line, Lost, Ticket, Words};
+use super::line::{Digits, Line, Lost, Ticket, command};
 use super::request::{Answer, Request};
 use super::sentinel::Sentinels;
 use super::server::{self, Report};
@@ -26,6 +26,9 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(1_500);
 
 /// How far apart attempts to connect begin, at most: a server that is away is not stormed, and is found soon.
 const SPACING: Duration = Duration::from_millis(100);
+
+/// Asks a node of a cluster also for a key that it is still being given.
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// Which server it is.
 #[derive(Clone)]
@@ -135,15 +138,15 @@ impl Link {
 
     /// Sends a command that waits for no replicas, if it can go out at once: nearly always. None where the long way is to
     /// be gone, which finds out what is the matter.
-    pub(super) fn start(&self, command: Words<'_>, deadline: Deadline) -> Option<Sent<'_>> {
+    pub(super) fn start(&self, write: impl FnOnce(&mut Vec<u8>), deadline: Deadline) -> Option<Sent<'_>> {
         let lane = self.lane(false);
         let (generation, live) = lane.made(&self.place)?;
-        let ticket = Ticket::of(live, command, deadline).ok().flatten()?;
+        let ticket = Ticket::of(live, write, deadline).ok().flatten()?;
         Some(Sent { ticket, call: self.begin(lane), generation })
     }
 
     /// Sends a command whose reply depends on the run of the server, and says which run it was.
-    pub(super) async fn send_to_run(&self, command: Words<'_>, deadline: Deadline) -> Result<(u64, Value), StoreError> {
+    pub(super) async fn send_to_run(&self, command: &[u8], deadline: Deadline) -> Result<(u64, Value), StoreError> {
         let lane = self.lane(false);
         let (generation, live) = self.live(lane, deadline).await?;
         let [reply] = lane.mind(generation, live.line.send([command], deadline).await)?;
@@ -295,24 +298,23 @@ impl AsRef<Line> for Arc<Live> {
 
 impl Live {
     async fn exchange(&self, request: Request<'_>, deadline: Deadline) -> Result<Answer, Lost> {
-        let (line, command) = (&self.line, request.command);
-        let asking: Words = &[b"ASKING"];
+        let (line, asked) = (&self.line, request.command);
         let Some(wait) = request.wait else {
             let reply = if request.asking {
-                line.send([asking, command], deadline).await?.into_iter().last()
+                line.send([ASKING, asked], deadline).await?.into_iter().last()
             } else {
-                line.send([command], deadline).await?.into_iter().next()
+                line.send([asked], deadline).await?.into_iter().next()
             };
             return Ok(Answer { reply: reply.unwrap_or(Value::Nil), acknowledged: None });
         };
         let millis = u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX);
         let (replicas, millis) = (Digits::of(wait.replicas.into()), Digits::of(millis));
-        let wait: Words = &[b"WAIT", replicas.text(), millis.text()];
+        let wait = command(&[b"WAIT", replicas.text(), millis.text()]);
         let [reply, acknowledged] = if request.asking {
-            let [_, replies @ ..] = line.send([asking, command, wait], deadline).await?;
+            let [_, replies @ ..] = line.send([ASKING, asked, &wait], deadline).await?;
             replies
         } else {
-            line.send([command, wait], deadline).await?
+            line.send([asked, &wait], deadline).await?
         };
         Ok(Answer { reply, acknowledged: Some(acknowledged) })
     }

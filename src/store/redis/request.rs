@@ -2,13 +2,13 @@
 
 use redis::Value;
 
-use super::line::Words;
 use super::settings::Wait;
 
 /// What goes over a connection in one piece.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
-    pub(super) command: Words<'a>,
+    /// As it is sent.
+    pub(super) command: &'a [u8],
     /// Who else must have what the command has written, before it counts.
     pub(super) wait: Option<Wait>,
     /// Whether a node of a cluster is asked for a key that it is still being given.
@@ -18,7 +18,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn plain(command: Words<'a>) -> Self {
+    pub(super) fn plain(command: &'a [u8]) -> Self {
         Self { command, wait: None, asking: false, again: true }
     }
 }

@@ -8,7 +8,7 @@ use redis::FromRedisValue as _;
 use super::StoreError;
 use super::deadline::Deadline;
 use super::faults;
-use super::line::{Line, Lost, Words};
+use super::line::{Line, Lost, Words, command};
 use crate::clock::Clock;
 use crate::machine::Time;
 
@@ -116,7 +116,7 @@ pub(super) async fn ask(
     // Not every user may ask this; then it is not known.
     let settings: Words = &[b"CONFIG", b"GET", b"save", b"appendfsync", b"min-replicas-to-write"];
     let all: [Words; 6] = [&server, &memory, &persistence, &replication, &[b"TIME"], settings];
-    let [told @ .., now, settings] = line.send(all, deadline).await?;
+    let [told @ .., now, settings] = line.send(all.map(command).each_ref().map(Vec::as_slice), deadline).await?;
     let taken = asked.elapsed();
     let settings = HashMap::from_redis_value(settings).ok();
     let judge = || {

@@ -9,7 +9,6 @@ use redis::Value;
 
 use super::super::deadline::Deadline;
 use super::Lost;
-use super::words::{self, Words};
 
 /// How many commands may be under way: what comes then waits for its turn.
 const COMMANDS: usize = 4_096;
@@ -63,10 +62,10 @@ pub(super) struct Turn {
 pub(super) struct Unasked;
 
 impl Queue {
-    /// Takes commands in a row, if there is room for them; where their replies will be.
+    /// Has so many commands written in a row, if there is room for them; where their replies will be.
     pub(super) fn admit<const N: usize>(
         &mut self,
-        commands: [Words<'_>; N],
+        write: impl FnOnce(&mut Vec<u8>),
         deadline: Deadline,
     ) -> Result<Option<[u32; N]>, Lost> {
         if let Some(cause) = &self.end {
@@ -86,8 +85,8 @@ impl Queue {
         {
             driver.wake_by_ref();
         }
-        Ok(Some(commands.map(|words| {
-            words::write(&mut self.out, words);
+        write(&mut self.out);
+        Ok(Some([(); N].map(|()| {
             let place = self.place(Slot::Waiting { deadline, late: false, caller: None });
             self.order.push_back(place);
             place

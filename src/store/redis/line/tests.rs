@@ -24,7 +24,7 @@ fn connected() -> (Line, DuplexStream) {
 }
 
 async fn ask(line: &Line, word: &[u8], deadline: Deadline) -> Result<Value, Lost> {
-    line.send([&[b"ECHO", word]], deadline).await.map(|[reply]| reply)
+    line.send([&words::command(&[b"ECHO", word])], deadline).await.map(|[reply]| reply)
 }
 
 fn bulk(bytes: &[u8]) -> Value {
@@ -111,7 +111,7 @@ async fn replies_in_pieces_errors_amid_values_and_rows() {
             }
         };
         let one = || ask(&line, b"x", ample());
-        let row = line.send([&[b"A"], &[b"B"]], ample());
+        let row = line.send([b"*1\r\n$1\r\nA\r\n", b"*1\r\n$1\r\nB\r\n"], ample());
         let (first, error, none, row, last, ()) = tokio::join!(one(), one(), one(), row, one(), script);
         assert_eq!((first.unwrap(), none.unwrap(), last.unwrap()), (bulk(b"a\r"), Value::Nil, Value::Int(3)));
         assert!(matches!(error.unwrap(), Value::ServerError(error) if error.code() == "OOM"));
@@ -210,11 +210,7 @@ async fn a_server_that_does_not_read_costs_bounded_memory() {
 async fn what_is_asked_while_a_rest_is_to_be_written_goes_out_behind_it() {
     let (line, mut server) = connected();
     let long = vec![b'x'; 2 * HELD];
-    let commands: [Words; 2] = [&[b"ECHO", &long], &[b"ECHO", b"next"]];
-    let mut sent = Vec::new();
-    for words in commands {
-        words::write(&mut sent, words);
-    }
+    let sent = [words::command(&[b"ECHO", &long]), words::command(&[b"ECHO", b"next"])].concat();
     let begun = Notify::new();
     let next = async {
         begun.notified().await;

@@ -3,9 +3,6 @@
 /// A command: its name and what belongs to it.
 pub(in crate::store::redis) type Words<'a> = &'a [&'a [u8]];
 
-/// What a word takes beside itself at most: two ends of lines, a sign, a length.
-const FRAME: usize = LONGEST + 5;
-
 /// The longest number in decimal digits.
 const LONGEST: usize = 20;
 
@@ -20,31 +17,40 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Adds a command to what is to be sent. Room is made once: this is done for every word of every command.
-pub(super) fn write(out: &mut Vec<u8>, words: Words<'_>) {
-    let mut at = out.len();
-    let most = FRAME * (words.len() + 1) + words.iter().map(|word| word.len()).sum::<usize>();
-    out.resize(at + most, 0);
-    let room = out.as_mut_slice();
-    let mut put = |at: usize, bytes: &[u8]| {
-        room[at..at + bytes.len()].copy_from_slice(bytes);
-        at + bytes.len()
-    };
-    at = put(at, b"*");
-    at = put(at, Digits::of(words.len() as u64).text());
+/// A command as it is sent.
+pub(in crate::store::redis) fn command(words: Words<'_>) -> Vec<u8> {
+    let mut out = beginning(words.len(), words);
+    end(&mut out);
+    out
+}
+
+/// What all commands of so many words begin with whose first words are these, up to the end of the last of them.
+pub(in crate::store::redis) fn beginning(count: usize, words: Words<'_>) -> Vec<u8> {
+    let mut out = b"*".to_vec();
+    out.extend_from_slice(Digits::of(count as u64).text());
     for word in words {
-        at = if let Some((front, length)) = short_front(word.len() as u64) {
-            // All of it, though not all of it counts: of a size that is known, it is one step.
-            put(at, &front) - front.len() + length
-        } else {
-            at = put(at, b"\r\n$");
-            at = put(at, Digits::of(word.len() as u64).text());
-            put(at, b"\r\n")
-        };
-        at = put(at, word);
+        add(&mut out, word);
     }
-    at = put(at, b"\r\n");
-    out.truncate(at);
+    out
+}
+
+/// Adds a word to a command that has been begun.
+pub(in crate::store::redis) fn add(out: &mut Vec<u8>, word: &[u8]) {
+    if let Some((front, length)) = short_front(word.len() as u64) {
+        // All of it, though not all of it counts: of a size that is known, it is one step.
+        out.extend_from_slice(&front);
+        out.truncate(out.len() - front.len() + length);
+    } else {
+        out.extend_from_slice(b"\r\n$");
+        out.extend_from_slice(Digits::of(word.len() as u64).text());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(word);
+}
+
+/// Ends a command.
+pub(in crate::store::redis) fn end(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What stands in front of a word, the end of what was before and its length, and how much of that counts; none where the
@@ -96,10 +102,14 @@ mod tests {
         #[test]
         fn a_command_is_written_as_the_client_library_writes_it(words in vec(any::<Vec<u8>>(), 1..9)) {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let mut out = b"before".to_vec();
-            write(&mut out, &words);
             let expected = redis::Cmd::new().arg(&words).get_packed_command();
-            prop_assert_eq!(&out[6..], &expected[..]);
+            prop_assert_eq!(command(&words), &expected[..]);
+            for first in 0..=words.len() {
+                let mut out = beginning(words.len(), &words[..first]);
+                words[first..].iter().for_each(|word| add(&mut out, word));
+                end(&mut out);
+                prop_assert_eq!(&out, &expected, "{} words at once", first);
+            }
         }
 
         #[test]
@@ -114,9 +124,7 @@ mod tests {
         let long = vec![b'x'; 12_345];
         for length in [0, 9, 10, 99, 100, 999, 1_000, 9_999, 12_345] {
             let words: Words<'_> = &[b"SET", &long[..length], b"PX"];
-            let mut out = Vec::new();
-            write(&mut out, words);
-            assert_eq!(out, redis::Cmd::new().arg(words).get_packed_command(), "{length}");
+            assert_eq!(command(words), redis::Cmd::new().arg(words).get_packed_command(), "{length}");
         }
     }
 
