@@ -244,7 +244,7 @@ impl Gateway {
     /// The worker's door under a new configuration.
     #[must_use]
     pub fn succeeded_by(&self, shared: Arc<Shared>) -> Self {
-        let (attempts, alarms) = (self.attempts.clone(), self.alarms.clone());
+        let (attempts, alarms) = (self.attempts.clone(), self.alarms);
         Self { attempts, alarms, ..Self::new(shared, Arc::clone(&self.arbiter), self.worker) }
     }
 

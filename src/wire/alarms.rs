@@ -1,18 +1,24 @@
 //! Timers that are lent: setting one anew costs more than using one that another has used before. When they ring, and for
 //! what, is their users' matter.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::patience::Alarm;
 
-/// How many are kept when nobody uses them.
+/// How many a thread keeps when nobody uses them.
 const KEPT: usize = 1_024;
 
-/// The timers of one runtime.
-#[derive(Debug, Clone, Default)]
-pub struct Alarms(Arc<Mutex<Vec<Alarm>>>);
+thread_local! {
+    /// Those that nobody uses, where they were given back last: no other thread waits for them.
+    static UNUSED: RefCell<Unused> = const { RefCell::new(Unused { of: Alarms(0), alarms: Vec::new() }) };
+}
+
+/// The timers of one runtime, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alarms(u64);
 
 /// A timer, for as long as it is needed.
 #[derive(Debug)]
@@ -21,11 +27,35 @@ pub struct Lent {
     owner: Alarms,
 }
 
+/// Timers that a thread keeps: of one runtime, as its work is.
+struct Unused {
+    of: Alarms,
+    alarms: Vec<Alarm>,
+}
+
+impl Default for Alarms {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
 impl Alarms {
     /// One of them.
-    pub fn lend(&self) -> Lent {
-        let alarm = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        Lent { alarm, owner: self.clone() }
+    pub fn lend(self) -> Lent {
+        let unused = |unused: &RefCell<Unused>| unused.borrow_mut().of(self).pop();
+        let alarm = UNUSED.try_with(unused).ok().flatten().unwrap_or_default();
+        Lent { alarm, owner: self }
+    }
+}
+
+impl Unused {
+    /// Those of this runtime, which takes the place of the one before.
+    fn of(&mut self, owner: Alarms) -> &mut Vec<Alarm> {
+        if self.of != owner {
+            *self = Self { of: owner, alarms: Vec::new() };
+        }
+        &mut self.alarms
     }
 }
 
@@ -38,17 +68,23 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut kept = self.owner.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT {
-            self.alarm.forget();
-            kept.push(std::mem::take(&mut self.alarm));
-        }
+        // Before it is kept: what goes with the task may give back timers of its own.
+        self.alarm.forget();
+        let alarm = std::mem::take(&mut self.alarm);
+        let _ = UNUSED.try_with(|unused| {
+            let mut unused = unused.borrow_mut();
+            let alarms = unused.of(self.owner);
+            if alarms.len() < KEPT {
+                alarms.push(alarm);
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
     use std::task::Wake;
     use std::time::Duration;
 
@@ -61,6 +97,10 @@ mod tests {
         fn wake(self: Arc<Self>) {}
     }
 
+    fn kept(alarms: Alarms) -> usize {
+        UNUSED.with_borrow_mut(|unused| unused.of(alarms).len())
+    }
+
     #[tokio::test]
     async fn a_timer_that_is_kept_holds_no_task() {
         let (alarms, task) = (Alarms::default(), Arc::new(Task));
@@ -71,7 +111,7 @@ mod tests {
         drop(waker);
         assert!(Arc::strong_count(&task) > 1);
         drop(lent);
-        assert_eq!((Arc::strong_count(&task), alarms.0.lock().unwrap().len()), (1, 1));
+        assert_eq!((Arc::strong_count(&task), kept(alarms)), (1, 1));
     }
 
     #[tokio::test]
@@ -86,8 +126,17 @@ mod tests {
         assert!(Clock::instant() >= until(20));
         drop(second);
         let mut third = alarms.lend();
-        assert!(alarms.0.lock().unwrap().is_empty(), "it is the same one");
+        assert_eq!(kept(alarms), 0, "it is the same one");
         poll_fn(|cx| third.poll_until(cx, until(40))).await;
         assert!(Clock::instant() >= until(40) && Clock::instant() < until(60_000));
+    }
+
+    #[tokio::test]
+    async fn a_runtime_uses_no_timer_of_another() {
+        let (before, now) = (Alarms::default(), Alarms::default());
+        drop((before.lend(), before.lend()));
+        assert_eq!(kept(before), 2);
+        drop(now.lend());
+        assert_eq!(kept(now), 1);
     }
 }

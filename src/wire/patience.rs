@@ -10,12 +10,26 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::clock::Clock;
 
+/// What tells a task from all others while the timer knows whom to wake: it keeps the task's memory, so that no other task
+/// comes to stand there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sign {
+    data: usize,
+    table: usize,
+}
+
+impl Sign {
+    fn of(task: &Waker) -> Self {
+        Self { data: task.data().addr(), table: std::ptr::from_ref(task.vtable()).addr() }
+    }
+}
+
 /// A timer that is set anew with every poll, and costs next to nothing while it is set to later times.
 #[derive(Debug, Default)]
 pub struct Alarm {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Who is woken by it. Telling the timer the same again would take it several locked steps.
-    task: Option<Waker>,
+    task: Option<Sign>,
 }
 
 impl Alarm {
@@ -27,7 +41,7 @@ impl Alarm {
             sleep.as_mut().reset(wanted);
             self.task = None;
         }
-        if !sleep.is_elapsed() && self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+        if !sleep.is_elapsed() && self.task == Some(Sign::of(cx.waker())) {
             return Poll::Pending;
         }
         while ring(sleep, cx).is_ready() {
@@ -38,7 +52,7 @@ impl Alarm {
             // It was set to an earlier time, which nobody waits for any longer.
             sleep.as_mut().reset(wanted);
         }
-        self.task = Some(cx.waker().clone());
+        self.task = Some(Sign::of(cx.waker()));
         Poll::Pending
     }
 
