@@ -17,7 +17,7 @@
 //! - [`store`] keeps records: embedded, Redis, memory; and the Bloom filter.
 //! - [`tls`] is certificates and keys, and what is agreed with clients and with servers behind.
 //! - [`clock`] is the store's time. [`machine`] is the rules, pure. [`telemetry`] is metrics and logs.
-//! - [`boxed`] makes big futures where they stay.
+//! - [`packed`] is numbers, strings and header fields as bytes. [`boxed`] makes big futures where they stay.
 
 pub mod cli;
 
@@ -51,3 +51,4 @@ pub mod machine;
 pub mod telemetry;
 
 pub mod boxed;
+pub mod packed;

@@ -170,10 +170,10 @@ impl Told<'_> {
     /// Of an answer's fields the names, of its body length and digest: what they hold is the client's.
     fn audit(&self, result: &str, expires: Option<&str>) {
         let names = |answer: &Recorded| {
-            let names: Vec<_> = answer.headers.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+            let names: Vec<_> = answer.fields().map(|(name, _)| String::from_utf8_lossy(name)).collect();
             names.join(", ")
         };
-        let digest = |answer: &Recorded| hex(&Sha256::digest(&answer.body));
+        let digest = |answer: &Recorded| hex(&Sha256::digest(answer.body()));
         let State::InDoubt { since, cause } = self.doubt.state else { return };
         tracing::info!(
             target: AUDIT,
@@ -189,7 +189,7 @@ impl Told<'_> {
             peer = %self.peer,
             status = self.answer.map(|answer| answer.status),
             fields = self.answer.map(names),
-            body_bytes = self.answer.map(|answer| answer.body.len()),
+            body_bytes = self.answer.map(|answer| answer.body().len()),
             body_sha256 = self.answer.map(digest),
             expires,
             result,

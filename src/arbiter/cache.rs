@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -12,8 +11,8 @@ use crate::machine::{Answer, OperationId, Record, State, Time};
 /// How long an entry is believed before the store is asked again.
 const TRUST: Duration = Duration::from_mins(1);
 /// What a record without an answer weighs, in bytes: itself, its place in the cache's tables, which are never quite full,
-/// and what the allocator adds to an entry, a list of fields and a buffer.
-const BASE_WEIGHT: usize = size_of::<Record>() + 2 * size_of::<(OperationId, Entry)>() + 96;
+/// what the allocator adds to an entry and a buffer, and what a store had in front of the answer, with which it is kept.
+const BASE_WEIGHT: usize = size_of::<Record>() + 2 * size_of::<(OperationId, Entry)>() + 96 + 96;
 
 /// Completed records, bounded by bytes. With a size of zero it holds nothing.
 pub struct ReplayCache(Option<Cache<OperationId, Entry, ByBytes>>);
@@ -39,7 +38,7 @@ fn weight(record: &Record) -> usize {
     else {
         return BASE_WEIGHT;
     };
-    BASE_WEIGHT + recorded.headers.len() * size_of::<(Bytes, Bytes)>() + recorded.text_len()
+    BASE_WEIGHT + recorded.packed().len()
 }
 
 impl ReplayCache {
@@ -82,8 +81,8 @@ mod tests {
     use super::*;
     use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints, Recorded, Witness};
 
-    fn completed(body: Bytes) -> Record {
-        let recorded = Recorded { status: 200, headers: vec![(Bytes::from("x-own"), Bytes::from("1"))], body };
+    fn completed(body: &[u8]) -> Record {
+        let recorded = Recorded::new(200, [("x-own", "1")], body);
         Record {
             fence: Fence { attempt: AttemptId([1; 16]), version: 2 },
             number: 1,
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out_until_it_is_old() {
         let cache = ReplayCache::new(1 << 20);
-        let (id, record) = (OperationId([7; 32]), Arc::new(completed(Bytes::from("answer"))));
+        let (id, record) = (OperationId([7; 32]), Arc::new(completed(b"answer")));
         cache.insert(id, Arc::clone(&record), Time(0));
         assert_eq!(cache.get(&id, Time(59_999)), Some(Arc::clone(&record)));
         assert_eq!(cache.get(&id, Time(60_000)).as_deref(), None, "the store has to be asked again");
@@ -111,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_somebody_told_weighs_as_much_as_one_that_was_recorded() {
-        let recorded = completed(Bytes::from(vec![b'x'; 1000]));
+        let recorded = completed(&[b'x'; 1000]);
         let mut told = recorded.clone();
         if let State::Completed { answer, .. } = &mut told.state
             && let Answer::Recorded(recorded) = answer.clone()
@@ -126,12 +125,12 @@ mod tests {
     fn nothing_is_kept_beyond_the_bytes_allowed_and_nothing_at_all_at_zero() {
         let cache = ReplayCache::new(64 * 1024);
         for index in 0..=255 {
-            cache.insert(OperationId([index; 32]), Arc::new(completed(Bytes::from(vec![b'x'; 1000]))), Time(0));
+            cache.insert(OperationId([index; 32]), Arc::new(completed(&[b'x'; 1000])), Time(0));
         }
         let kept = (0..=255).filter(|index| cache.get(&OperationId([*index; 32]), Time(1)).is_some()).count();
         assert!((1..=64).contains(&kept), "{kept} entries of over 1,000 bytes in 64 KiB");
         let none = ReplayCache::new(0);
-        none.insert(OperationId([7; 32]), Arc::new(completed(Bytes::new())), Time(0));
+        none.insert(OperationId([7; 32]), Arc::new(completed(b"")), Time(0));
         assert_eq!(none.get(&OperationId([7; 32]), Time(1)).as_deref(), None);
     }
 }

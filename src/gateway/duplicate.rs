@@ -125,9 +125,9 @@ fn replay(
     origin: Option<&HeaderValue>,
     expires: Time,
 ) -> Result<Response<Body>, Problem> {
-    let mut response = Response::new(Body::whole(recorded.body.clone()));
+    let mut response = Response::new(Body::whole(recorded.shared_body()));
     *response.status_mut() = StatusCode::from_u16(recorded.status).map_err(|_| Problem::RecordUnreadable)?;
-    let fields = headers::replayed(&recorded.headers, &guard.allow_headers, origin);
+    let fields = headers::replayed(recorded, &guard.allow_headers, origin);
     *response.headers_mut() = fields.ok_or(Problem::RecordUnreadable)?;
     let headers = response.headers_mut();
     headers.insert(marks::IDEMPOTENT_REPLAYED, marks::TRUE);

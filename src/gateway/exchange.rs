@@ -102,13 +102,11 @@ pub(super) fn ending(exchange: &Exchange, guard: &Guard, origin: Option<&HeaderV
         }
         Exchange::Whole { head, word, body, .. } => {
             let status = head.status.as_u16();
-            let mut headers = headers::replayable(&head.headers, &guard.allow_headers, origin);
+            let kept = headers::replayable(&head.headers, &guard.allow_headers, origin);
             // An answer to HEAD says the length of a body that it does not have, and so does its replay.
             let length = if body.is_empty() { head.headers.get(CONTENT_LENGTH) } else { None };
-            if let Some(length) = length {
-                headers.push((CONTENT_LENGTH.as_str().into(), Bytes::copy_from_slice(length.as_bytes())));
-            }
-            let answer = Answer::Recorded(Recorded { status, headers, body: body.clone() });
+            let length = length.map(|length| (CONTENT_LENGTH.as_str().as_bytes(), length.as_bytes()));
+            let answer = Answer::Recorded(Recorded::new(status, kept.chain(length), body));
             word.ending(outcomes, status, head.headers.contains_key(RETRY_AFTER), answer)
         }
     }

@@ -216,8 +216,8 @@ impl Prober {
         }
         let finding = match head.status {
             StatusCode::OK if fits => {
-                let headers = headers::replayable(&head.headers, &self.guard.allow_headers, None);
-                let answer = Recorded { status: 200, headers, body: gathered.into_bytes() };
+                let kept = headers::replayable(&head.headers, &self.guard.allow_headers, None);
+                let answer = Recorded::new(200, kept, &gathered.into_bytes());
                 Finding::Executed(Answer::Told { by: Witness::Probe, answer })
             }
             StatusCode::OK => {

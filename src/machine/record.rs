@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{AttemptId, NamespaceTag, OperationId, Print, Prints, Probe, Time};
+use super::{AttemptId, NamespaceTag, OperationId, Print, Prints, Probe, Recorded, Time};
 
 /// Proof of being the latest writer of a record: the attempt, and the record's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ pub enum Answer {
     TooLarge {
         /// The original status.
         status: u16,
-        /// The original `Location`, if there was one.
+        /// The original `Location`, if there was one, in memory of its own.
         location: Option<Bytes>,
     },
     /// An operator stated that the operation was executed; nobody knows the answer.
@@ -108,20 +108,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The same in a buffer of its own and of the right size. What it comes in are slices of read buffers: kept as they
-    /// are, each record would hold a whole buffer, many times its size.
-    pub(super) fn compact(&self) -> Self {
-        match self {
-            Self::Recorded(recorded) => Self::Recorded(recorded.compact()),
-            Self::Told { by, answer } => Self::Told { by: *by, answer: answer.compact() },
-            Self::TooLarge { status, location } => {
-                let location = location.as_ref().map(|location| Bytes::copy_from_slice(location));
-                Self::TooLarge { status: *status, location }
-            }
-            Self::Unseen => Self::Unseen,
-        }
-    }
-
     /// What duplicates get where the route replays; none where only the fact is known.
     pub fn whole(&self) -> Option<&Recorded> {
         match self {
@@ -146,38 +132,6 @@ pub enum Witness {
     Probe,
     /// An operator.
     Operator,
-}
-
-/// An upstream's answer, kept for replay.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Recorded {
-    /// The status code.
-    pub status: u16,
-    /// Name and value of each end-to-end field, in the order of arrival. Values are bytes: they need not be UTF-8.
-    pub headers: Vec<(Bytes, Bytes)>,
-    /// The body's bytes.
-    pub body: Bytes,
-}
-
-impl Recorded {
-    /// How many bytes it says, in names, values and body.
-    pub fn text_len(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        headers + self.body.len()
-    }
-
-    fn compact(&self) -> Self {
-        let mut text = Vec::with_capacity(self.text_len());
-        for (name, value) in &self.headers {
-            text.extend_from_slice(name);
-            text.extend_from_slice(value);
-        }
-        text.extend_from_slice(&self.body);
-        let mut text = Bytes::from(text);
-        let mut cut = |part: &Bytes| text.split_to(part.len());
-        let headers = self.headers.iter().map(|(name, value)| (cut(name), cut(value))).collect();
-        Self { status: self.status, headers, body: text }
-    }
 }
 
 /// How many versions a series has: more than an attempt ever renews.
@@ -227,29 +181,5 @@ impl Record {
         let probe = if matches!(state, State::Completed { .. }) { None } else { self.probe.clone() };
         let expires = self.good_until.map_or(expires, |end| end.max(expires));
         Self { fence, state, expires, probe, ..self.clone() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_compact_answer_says_the_same_and_holds_no_read_buffer() {
-        let buffer = Bytes::from(vec![b'x'; 100_000]);
-        let recorded = || Recorded {
-            status: 201,
-            headers: vec![(buffer.slice(10..16), buffer.slice(20..29)), (buffer.slice(0..1), buffer.slice(0..0))],
-            body: buffer.slice(30..530),
-        };
-        let answers = [
-            Answer::Recorded(recorded()),
-            Answer::Told { by: Witness::Probe, answer: recorded() },
-            Answer::TooLarge { status: 201, location: Some(buffer.slice(1..9)) },
-        ];
-        let compact = answers.each_ref().map(Answer::compact);
-        assert_eq!(compact, answers);
-        drop(answers);
-        assert!(buffer.is_unique(), "a slice of the read buffer is still held");
     }
 }

@@ -32,7 +32,6 @@ pub enum Ending {
 
 /// What settling asks of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, on its way into the store")]
 pub enum Settling {
     /// Write this record. Written, the attempt is settled; lost, ask again with what was found.
     Write {
@@ -117,7 +116,7 @@ fn write(base: &Record, expect: Expect, ending: &Ending, policy: &Policy, now: T
     }
     let Ending::Answered { answer, retention, .. } = ending else { return Settling::Done(Settled::Doubted) };
     let expires = now.plus(remembered_for(*retention, policy));
-    let record = base.moved_to(State::Completed { at: now, answer: answer.compact() }, expires);
+    let record = base.moved_to(State::Completed { at: now, answer: answer.clone() }, expires);
     let settled = Settled::Kept(record.expires);
     Settling::Write { expect, record, settled }
 }

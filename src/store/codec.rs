@@ -13,25 +13,21 @@
 //! A seal holds for its operation and for everything clear in front of it, the key's id included: no secret part opens
 //! under another operation, attempt, version, state, status, expiry, or for other digests.
 
-mod known;
-mod reader;
 mod seal;
 mod secret;
-mod writer;
 
 pub use seal::{BadKey, KEY_ID_LEN, Key, Keyring, SECRET_LEN, SealError};
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::machine::{
     Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record,
     Recorded, State, Time, Witness,
 };
-use reader::Reader;
-use writer::Writer;
+use crate::packed::{Malformed, Reader, Writer};
 
 /// Length of [`fence_prefix`], in bytes.
 pub const FENCE_PREFIX_LEN: usize = 21;
@@ -85,9 +81,9 @@ mod cause {
 /// Why bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The bytes end within a field.
-    #[error("the record ends within its {0}")]
-    Truncated(&'static str),
+    /// They are not packed as a record is.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     /// Bytes are left over behind the record.
     #[error("{0} bytes too many behind the record")]
     Trailing(usize),
@@ -97,17 +93,6 @@ pub enum CodecError {
     /// The record's digests were made by fingerprint rules that this version does not know.
     #[error("fingerprint version {0} is not known")]
     UnknownFingerprint(u8),
-    /// A field holds a number that stands for nothing.
-    #[error("{tag} is no known {field}")]
-    UnknownTag {
-        /// The field.
-        field: &'static str,
-        /// What it holds.
-        tag: u8,
-    },
-    /// A field holds a number beyond its range, or claims more bytes than there are.
-    #[error("the {0} is out of range")]
-    OutOfRange(&'static str),
     /// The store holds something else than a string of bytes: another program wrote it.
     #[error("the stored value is not a string of bytes")]
     Foreign,
@@ -191,21 +176,27 @@ impl Codec {
     ///
     /// # Errors
     /// As above.
-    pub fn decode_own(&self, id: &OperationId, bytes: Bytes) -> Result<Record, CodecError> {
-        let mut from = Reader::new(bytes);
+    pub fn decode_own(&self, id: &OperationId, mut bytes: Bytes) -> Result<Record, CodecError> {
+        let mut from = Reader::new(&bytes);
         let (mut record, sealed) = decode_clear(&mut from)?;
+        let read = bytes.len() - from.left();
         if sealed {
-            if from.array("seal")? != SEAL_MARK {
-                return Err(CodecError::OutOfRange("seal"));
-            }
-            let key = from.text("key id")?;
-            let (clear, seal) = from.parts();
-            let open = self.keys.load().open(&key, &bound(id, clear), seal)?;
-            from = Reader::new(open);
+            bytes = self.open(id, &bytes, from)?;
+        } else {
+            bytes.advance(read);
         }
-        secret::decode(&mut from, &mut record)?;
-        from.end()?;
+        secret::decode(bytes, &mut record)?;
         Ok(record)
+    }
+
+    /// The secret part of a record, of which all that is clear has been read.
+    fn open(&self, id: &OperationId, record: &[u8], mut from: Reader<'_>) -> Result<Bytes, CodecError> {
+        if from.array("seal")? != SEAL_MARK {
+            return Err(Malformed::OutOfRange("seal").into());
+        }
+        let key = from.text("key id")?;
+        let (clear, seal) = record.split_at(record.len() - from.left());
+        self.keys.load().open(key, &bound(id, clear), seal)
     }
 }
 
@@ -235,7 +226,7 @@ fn encode_clear(out: &mut Writer, record: &Record, sealed: u8) {
     }
     out.varint(record.expires.0);
     if let Some(end) = record.good_until {
-        out.distance(end, record.expires);
+        out.distance(end.0, record.expires.0);
     }
     encode_state(out, &record.state, record.expires);
 }
@@ -251,7 +242,7 @@ fn prints(record: &Record) -> [u8; 40] {
 }
 
 /// A record whose secret part is still to be read, and whether that is sealed.
-fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
+fn decode_clear(from: &mut Reader<'_>) -> Result<(Record, bool), CodecError> {
     let format = from.byte("format version")?;
     if format != FORMAT_VERSION {
         return Err(CodecError::UnknownFormat(format));
@@ -264,7 +255,7 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
     let kind = from.byte("kind")?;
     let more = if kind & WITH_MORE == 0 { None } else { Some(from.byte("flags")?) };
     if let Some(tag) = more.filter(|more| *more != BESIDE) {
-        return Err(CodecError::UnknownTag { field: "flag", tag });
+        return Err(Malformed::UnknownTag { field: "flag", tag }.into());
     }
     let number = from.small("attempt number")?;
     let namespace = NamespaceTag(from.u32("namespace")?);
@@ -274,7 +265,7 @@ fn decode_clear(from: &mut Reader) -> Result<(Record, bool), CodecError> {
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
     let beside = if more.is_none() { None } else { Some(Box::new(OperationId(from.array("operation beside")?))) };
     let expires = Time(from.varint("expiry")?);
-    let good_until = if kind & WITH_END == 0 { None } else { Some(from.distance("end", expires)?) };
+    let good_until = if kind & WITH_END == 0 { None } else { Some(Time(from.distance("end", expires.0)?)) };
     let state = decode_state(from, kind & !(WITH_CREDENTIALS | WITH_PROBE | SEALED | WITH_END | WITH_MORE), expires)?;
     let probe = (kind & WITH_PROBE != 0).then(|| Box::new(Probe { target: Bytes::new(), headers: Vec::new() }));
     let record = Record { fence, number, state, prints, credentials, namespace, expires, probe, beside, good_until };
@@ -297,15 +288,15 @@ fn kind_of(state: &State) -> u8 {
 fn encode_state(out: &mut Writer, state: &State, expires: Time) {
     match state {
         State::InFlight { since, lease } => {
-            out.distance(*since, expires);
-            out.distance(*lease, expires);
+            out.distance(since.0, expires.0);
+            out.distance(lease.0, expires.0);
         }
         State::InDoubt { since, cause } => {
-            out.distance(*since, expires);
+            out.distance(since.0, expires.0);
             encode_cause(out, *cause);
         }
         State::Completed { at, answer } => {
-            out.distance(*at, expires);
+            out.distance(at.0, expires.0);
             match answer {
                 Answer::Recorded(Recorded { status, .. })
                 | Answer::Told { answer: Recorded { status, .. }, .. }
@@ -332,29 +323,25 @@ fn encode_cause(out: &mut Writer, cause: Cause) {
 }
 
 /// The clear part of a state. Its answer is bare: without what is secret.
-fn decode_state(from: &mut Reader, kind: u8, expires: Time) -> Result<State, CodecError> {
-    let begin = from.distance("time", expires)?;
+fn decode_state(from: &mut Reader<'_>, kind: u8, expires: Time) -> Result<State, CodecError> {
+    let begin = Time(from.distance("time", expires.0)?);
     let answer = match kind {
         kind::IN_FLIGHT => {
-            return Ok(State::InFlight { since: begin, lease: from.distance("lease", expires)? });
+            return Ok(State::InFlight { since: begin, lease: Time(from.distance("lease", expires.0)?) });
         }
         kind::IN_DOUBT => return Ok(State::InDoubt { since: begin, cause: decode_cause(from)? }),
-        kind::RECORDED => Answer::Recorded(bare(from)?),
+        kind::RECORDED => Answer::Recorded(Recorded::empty(from.u16("status")?)),
         kind::TOO_LARGE => Answer::TooLarge { status: from.u16("status")?, location: None },
         kind::TOO_LARGE_WITH_LOCATION => Answer::TooLarge { status: from.u16("status")?, location: Some(Bytes::new()) },
         kind::UNSEEN => Answer::Unseen,
-        kind::TOLD_BY_PROBE => Answer::Told { by: Witness::Probe, answer: bare(from)? },
-        kind::TOLD_BY_OPERATOR => Answer::Told { by: Witness::Operator, answer: bare(from)? },
-        tag => return Err(CodecError::UnknownTag { field: "kind", tag }),
+        kind::TOLD_BY_PROBE => Answer::Told { by: Witness::Probe, answer: Recorded::empty(from.u16("status")?) },
+        kind::TOLD_BY_OPERATOR => Answer::Told { by: Witness::Operator, answer: Recorded::empty(from.u16("status")?) },
+        tag => return Err(Malformed::UnknownTag { field: "kind", tag }.into()),
     };
     Ok(State::Completed { at: begin, answer })
 }
 
-fn bare(from: &mut Reader) -> Result<Recorded, CodecError> {
-    Ok(Recorded { status: from.u16("status")?, headers: Vec::new(), body: Bytes::new() })
-}
-
-fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
+fn decode_cause(from: &mut Reader<'_>) -> Result<Cause, CodecError> {
     Ok(match from.byte("cause")? {
         cause::LEASE_LOST => Cause::LeaseLost,
         cause::BROKEN => Cause::Broken,
@@ -363,7 +350,7 @@ fn decode_cause(from: &mut Reader) -> Result<Cause, CodecError> {
         cause::RETRY_NOT_SENT => Cause::RetryNotSent,
         cause::ABANDONED => Cause::Abandoned,
         cause::FORGOTTEN => Cause::Forgotten,
-        tag => return Err(CodecError::UnknownTag { field: "cause", tag }),
+        tag => return Err(Malformed::UnknownTag { field: "cause", tag }.into()),
     })
 }
 

@@ -118,7 +118,7 @@ fn name(settled: Settled) -> &'static str {
 fn tell(duplicate: &Duplicate) -> String {
     let answer = |record: &Record| match &record.state {
         State::Completed { answer: Answer::Recorded(recorded), .. } => {
-            format!("{} {:?} until {:?}", recorded.status, recorded.body, record.expires)
+            format!("{} {:?} until {:?}", recorded.status, recorded.shared_body(), record.expires)
         }
         state => panic!("{state:?} is not completed"),
     };

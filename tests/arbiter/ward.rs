@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use oncegate::arbiter::{Admitted, Arbiter, Permit, Shared, Terms};
 use oncegate::clock::Clock;
 use oncegate::machine::{
@@ -171,7 +170,7 @@ pub(crate) fn arrival(key: u8, look: u8) -> Arrival<'static> {
 
 /// The upstream's answer, as the outcome table judges it.
 pub(crate) fn answered(terms: &Terms, status: u16, mark: u8) -> Ending {
-    let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
+    let recorded = Recorded::bare(status, &[mark]);
     let judgement = terms.policy.outcomes.judge(status, false);
     Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
 }

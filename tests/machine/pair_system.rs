@@ -168,7 +168,7 @@ fn verdict(duplicate: &Duplicate) -> Verdict {
 
 pub(crate) fn mark(record: &Record) -> u8 {
     match &record.state {
-        State::Completed { answer: Answer::Recorded(answer), .. } => answer.body[0],
+        State::Completed { answer: Answer::Recorded(answer), .. } => answer.body()[0],
         other => panic!("an outcome, recorded: {other:?}"),
     }
 }

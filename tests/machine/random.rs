@@ -211,7 +211,7 @@ fn drawn(memory: Memory) -> (u8, u32, Stage, u64) {
 
 fn mark(answer: &Answer) -> u8 {
     match answer {
-        Answer::Recorded(recorded) => recorded.body[0],
+        Answer::Recorded(recorded) => recorded.body()[0],
         other => panic!("nobody records {other:?} here"),
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use oncegate::machine::{
     Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, Finding, InDoubt, NamespaceTag, OperationId,
     Outcomes, Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, Window, admit, lapse, probed,
@@ -63,7 +62,7 @@ pub(crate) fn attempt(name: u8) -> AttemptId {
 }
 
 pub(crate) fn answer(mark: u8) -> Answer {
-    Answer::Recorded(Recorded { status: 201, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) })
+    Answer::Recorded(Recorded::bare(201, &[mark]))
 }
 
 /// An answer as the outcome table judges it. The body names the attempt.

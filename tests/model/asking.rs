@@ -1,7 +1,6 @@
 //! A gateway of the model that asks the upstream about a doubt, as its prober does: it looks, asks, and writes over just
 //! the record that it looked at.
 
-use bytes::Bytes;
 use oncegate::machine::{Answer, Ending, Finding, Judgement, Recorded, Settling, Time, Witness};
 
 use super::rules::Mutation;
@@ -67,6 +66,6 @@ impl Step<'_> {
 
 /// What the upstream tells of an operation: the answer to its first execution.
 fn told(executed: Name) -> Answer {
-    let answer = Recorded { status: 200, headers: Vec::new(), body: Bytes::copy_from_slice(&[executed]) };
+    let answer = Recorded::bare(200, &[executed]);
     Answer::Told { by: Witness::Probe, answer }
 }

@@ -265,8 +265,8 @@ impl Audit {
         }
         let State::Completed { answer, .. } = &record.state else { return };
         let true_to_life = match answer {
-            Answer::Recorded(answer) => self.answered.has(of) && answer.body.as_ref() == [of],
-            Answer::Told { answer, .. } => answer.body.first().is_some_and(|name| self.executed.has(*name)),
+            Answer::Recorded(answer) => self.answered.has(of) && answer.body() == [of],
+            Answer::Told { answer, .. } => answer.body().first().is_some_and(|name| self.executed.has(*name)),
             _ => false,
         };
         if !true_to_life {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use oncegate::machine::{
     Admission, Answer, Cause, Duplicate, Ending, Expect, Policy, Record, Recorded, Settled, Settling, State as Stands,
     Time,
@@ -368,7 +367,7 @@ impl Step<'_> {
 
 fn ending(policy: &Policy, end: End, mark: Name) -> Ending {
     let answered = |status| {
-        let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
+        let recorded = Recorded::bare(status, &[mark]);
         let judgement = policy.outcomes.judge(status, false);
         Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
     };

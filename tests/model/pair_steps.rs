@@ -1,6 +1,5 @@
 //! A gateway of the model with requests that name two keys: the loops of the arbiter, cut where anything may come between.
 
-use bytes::Bytes;
 use oncegate::machine::{
     Admission, Also, Answer, Arrival, Cause, Duplicate, Ending, Judgement, NamespaceTag, Print, Record, Recorded,
     Settled, Settling, Time, ending_of_both,
@@ -24,7 +23,7 @@ fn arrival(first: usize, key: usize) -> Arrival<'static> {
 
 fn ending(end: End, mark: u8) -> Ending {
     let answered = |status, judgement| {
-        let recorded = Recorded { status, headers: Vec::new(), body: Bytes::copy_from_slice(&[mark]) };
+        let recorded = Recorded::bare(status, &[mark]);
         Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
     };
     match end {

@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use oncegate::machine::{Answer, AttemptId, Expect, Fence, Record, State};
+use oncegate::machine::{Answer, AttemptId, Expect, Fence, Record, Recorded, State};
 
 use super::explore::digest;
 use super::state::Name;
@@ -25,7 +24,7 @@ impl From<Record> for Held {
         if let State::Completed { answer: Answer::Recorded(answer) | Answer::Told { answer, .. }, .. } =
             &mut shape.state
         {
-            answer.body = Bytes::new();
+            *answer = Recorded::empty(answer.status);
         }
         Self { digest: digest(&shape), record: Arc::new(record) }
     }
@@ -51,7 +50,7 @@ impl Held {
         else {
             return None;
         };
-        answer.body.first().copied()
+        answer.body().first().copied()
     }
 
     pub(crate) fn shape(&self) -> u64 {

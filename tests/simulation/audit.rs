@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use bytes::Bytes;
-use oncegate::machine::{Answer, AttemptId, Fence, InDoubt, Policy, Record, State};
+use oncegate::machine::{Answer, AttemptId, Fence, InDoubt, Policy, Record, Recorded, State};
 
 use super::store::{Message, Short, Store, short};
 use super::world::{DOUBT_RETENTION, RETENTION};
@@ -378,7 +378,7 @@ impl Audit {
 
 fn body(record: &Record) -> Option<Bytes> {
     match &record.state {
-        State::Completed { answer, .. } => answer.whole().map(|recorded| recorded.body.clone()),
+        State::Completed { answer, .. } => answer.whole().map(Recorded::shared_body),
         _ => None,
     }
 }

@@ -8,7 +8,6 @@ use super::world::START;
 
 /// What a gateway asks of the store.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "few at a time")]
 pub(crate) enum Call {
     /// Answered as a write that lost.
     Load,
@@ -25,7 +24,6 @@ pub(crate) enum Call {
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "few at a time")]
 pub(crate) enum Written {
     Done,
     Lost(Option<Record>),

@@ -1,6 +1,5 @@
 //! The simulated upstream: it acts or refuses, answers, breaks, or stays silent. Honest: what it releases it did not do.
 
-use bytes::Bytes;
 use oncegate::machine::{Answer, AttemptId, Cause, Ending, Judgement, Recorded};
 
 use super::pair::Half;
@@ -83,13 +82,8 @@ impl World {
         for op in &run.ops {
             self.audit.answered(*op, run.attempt, judgement == Judgement::Release, body.clone());
         }
-        let headers = vec![(Bytes::from_static(b"content-type"), Bytes::from_static(b"text/plain"))];
-        Ending::Answered {
-            judgement,
-            status,
-            answer: Answer::Recorded(Recorded { status, headers, body }),
-            retention: None,
-        }
+        let recorded = Recorded::new(status, [("content-type", "text/plain")], &body);
+        Ending::Answered { judgement, status, answer: Answer::Recorded(recorded), retention: None }
     }
 }
 

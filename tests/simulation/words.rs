@@ -1,6 +1,5 @@
 //! Somebody's word on a doubt: an operator who has looked, or the upstream that was asked. Both tell the truth.
 
-use bytes::Bytes;
 use oncegate::machine::{
     Answer, AttemptId, Ending, Expect, Finding, InDoubt, Judgement, Record, Recorded, Settling, State, Witness,
     are_a_pair, ended_beside, probed,
@@ -22,7 +21,6 @@ pub(crate) struct Word {
 }
 
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "few at a time")]
 enum Stage {
     /// It looks at the doubt.
     Doubt,
@@ -173,6 +171,6 @@ impl World {
 }
 
 fn told(op: usize, by: Witness) -> Answer {
-    let body = Bytes::from(format!("somebody knows of op {op}"));
-    Answer::Told { by, answer: Recorded { status: 200, headers: Vec::new(), body } }
+    let body = format!("somebody knows of op {op}");
+    Answer::Told { by, answer: Recorded::bare(200, body.as_bytes()) }
 }

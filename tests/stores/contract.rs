@@ -181,7 +181,7 @@ pub async fn an_attempt_meets_its_own_reservation(store: Arc<dyn Store>) {
 pub async fn a_fenced_write_replaces(store: Arc<dyn Store>) {
     let first = reservation(&*store, 1).await;
     reserve(&*store, 1, &first).await;
-    let second = completed(&first, Recorded { status: 201, headers: vec![], body: Bytes::from_static(b"{}") });
+    let second = completed(&first, Recorded::bare(201, b"{}"));
     assert_eq!(store.write(&id(1), Expect::Fence(first.fence), &second).await.unwrap(), Written::Done);
     assert_eq!(load(&*store, 1).await, Some(second.clone()));
     // The old fence has had its day.
@@ -275,7 +275,7 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
     let (since, at) = (Time(1), Time(u64::MAX / 2));
     let doubt = |cause| State::InDoubt { since, cause };
     let done = |answer| State::Completed { at, answer };
-    let told = Recorded { status: 200, headers: vec![], body: Bytes::from_static(b"{}") };
+    let told = Recorded::bare(200, b"{}");
     let states = [
         State::InFlight { since, lease: at },
         doubt(Cause::LeaseLost),
@@ -288,7 +288,7 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
         done(Answer::Unseen),
         done(Answer::TooLarge { status: 201, location: None }),
         done(Answer::TooLarge { status: 303, location: Some(Bytes::from_static(b"/orders/\xE4")) }),
-        done(Answer::Recorded(Recorded { status: 204, headers: vec![], body: Bytes::new() })),
+        done(Answer::Recorded(Recorded::empty(204))),
         done(Answer::Told { by: Witness::Probe, answer: told.clone() }),
         done(Answer::Told { by: Witness::Operator, answer: told }),
     ];
@@ -306,17 +306,16 @@ pub async fn every_state_comes_back_as_it_was(store: Arc<dyn Store>) {
 
 pub async fn bytes_come_back_as_they_were(store: Arc<dyn Store>) {
     let every_byte: Vec<u8> = (0..=255).collect();
-    let field = |name: &'static str, value: &[u8]| (Bytes::from_static(name.as_bytes()), Bytes::copy_from_slice(value));
-    let headers = vec![
-        field("content-type", b"application/json"),
-        field("x-latin", b"caf\xE9 \x80\xFF"),
-        field("x-empty", b""),
-        field("x-twice", b"2"),
-        field("x-twice", b"1"),
-        field("X-Case", &every_byte[0x80..]),
+    let headers: [(_, &[u8]); 6] = [
+        ("content-type", b"application/json"),
+        ("x-latin", b"caf\xE9 \x80\xFF"),
+        ("x-empty", b""),
+        ("x-twice", b"2"),
+        ("x-twice", b"1"),
+        ("X-Case", &every_byte[0x80..]),
     ];
     let first = reservation(&*store, 1).await;
-    let record = completed(&first, Recorded { status: 200, headers, body: every_byte.into() });
+    let record = completed(&first, Recorded::new(200, headers, &every_byte));
     reserve(&*store, 1, &record).await;
     assert_eq!(load(&*store, 1).await, Some(record.clone()));
     let lost = store.write(&id(1), Expect::Absent, &first).await.unwrap();
@@ -327,7 +326,7 @@ pub async fn a_large_record_comes_back(store: Arc<dyn Store>) {
     let body: Vec<u8> = (0..1_u32 << 20).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let first = reservation(&*store, 1).await;
     reserve(&*store, 1, &first).await;
-    let record = completed(&first, Recorded { status: 200, headers: vec![], body: body.into() });
+    let record = completed(&first, Recorded::bare(200, &body));
     assert_eq!(store.write(&id(1), Expect::Fence(first.fence), &record).await.unwrap(), Written::Done);
     assert_eq!(load(&*store, 1).await, Some(record.clone()));
     assert_eq!(list_all(&*store, 10).await, BTreeMap::from([(id(1), record.clone())]));

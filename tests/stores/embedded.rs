@@ -8,7 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{Expect, Record, Recorded};
@@ -39,8 +38,8 @@ contract!(fresh);
 
 /// What the operation's record must look like in the end, apart from its times.
 fn outcome(number: u32) -> Recorded {
-    let body = Bytes::from(number.to_be_bytes().repeat(1 + number as usize % 700));
-    Recorded { status: 201, headers: vec![(Bytes::from_static(b"x-number"), number.to_string().into())], body }
+    let body = number.to_be_bytes().repeat(1 + number as usize % 700);
+    Recorded::new(201, [("x-number", number.to_string())], &body)
 }
 
 async fn run_once(store: &EmbeddedStore, number: u32) {

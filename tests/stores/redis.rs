@@ -376,7 +376,7 @@ async fn a_large_answer_goes_through_the_scripts_whole() {
     let store = store_at(&server.url());
     let record = reserve(&store, 1).await;
     let body: Vec<u8> = (0..=255).cycle().take(256 << 10).collect();
-    let recorded = oncegate::machine::Recorded { status: 200, headers: vec![], body: body.into() };
+    let recorded = oncegate::machine::Recorded::bare(200, &body);
     let done = completed(&record, recorded);
     assert_eq!(store.write(&id(1), Expect::Fence(record.fence), &done).await.unwrap(), Written::Done);
     let stale = store.remove(&id(1), record.fence).await.unwrap();

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::CodecError;
+use crate::packed::Malformed;
 use crate::store::StoreError;
 
 /// Length of a key's secret, in bytes.
@@ -75,7 +76,7 @@ impl Key {
     }
 
     fn open(&self, bound: &[u8], sealed: &[u8]) -> Result<Bytes, CodecError> {
-        let (nonce, secret) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(CodecError::Truncated("seal"))?;
+        let (nonce, secret) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(Malformed::Truncated("seal"))?;
         let mut secret = secret.to_vec();
         let opened = self.cipher.open_in_place(Nonce::from(nonce), Aad::from(bound), &mut secret);
         let length = opened.map_err(|_| CodecError::BrokenSeal(self.id.clone()))?.len();
@@ -103,7 +104,7 @@ impl Keyring {
     /// What was sealed under the key of this id, bound to `bound`.
     pub(super) fn open(&self, id: &[u8], bound: &[u8], sealed: &[u8]) -> Result<Bytes, CodecError> {
         let text = std::str::from_utf8(id).ok().filter(|text| is_id(text.as_bytes()));
-        let id = text.ok_or(CodecError::OutOfRange("key id"))?;
+        let id = text.ok_or(Malformed::OutOfRange("key id"))?;
         let key = self.0.iter().find(|key| key.id == id).ok_or_else(|| CodecError::UnknownKey(id.to_owned()))?;
         key.open(bound, sealed)
     }

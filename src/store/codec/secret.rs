@@ -3,9 +3,8 @@
 use bytes::Bytes;
 
 use super::CodecError;
-use super::reader::Reader;
-use super::writer::Writer;
 use crate::machine::{Answer, Record, Recorded, State};
+use crate::packed::{Malformed, Reader, Writer};
 
 /// Whether there is a secret part at all.
 pub(super) fn is_in(record: &Record) -> bool {
@@ -20,8 +19,7 @@ pub(super) fn is_in(record: &Record) -> bool {
 pub(super) fn hint(record: &Record) -> usize {
     match &record.state {
         State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
-            let headers: usize = recorded.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-            32 + headers + recorded.body.len()
+            recorded.packed().len()
         }
         _ => 32,
     }
@@ -31,8 +29,7 @@ pub(super) fn hint(record: &Record) -> usize {
 pub(super) fn encode(out: &mut Writer, record: &Record) {
     match &record.state {
         State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
-            encode_headers(out, &recorded.headers);
-            out.text(&recorded.body);
+            out.bytes(recorded.packed());
         }
         State::Completed { answer: Answer::TooLarge { location: Some(location), .. }, .. } => out.text(location),
         State::Completed { answer: Answer::TooLarge { location: None, .. } | Answer::Unseen, .. }
@@ -45,26 +42,25 @@ pub(super) fn encode(out: &mut Writer, record: &Record) {
     }
 }
 
-/// Puts it in its place in a record that is bare of it.
-pub(super) fn decode(from: &mut Reader, record: &mut Record) -> Result<(), CodecError> {
-    match &mut record.state {
-        State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } => {
-            let Recorded { headers, body, .. } = recorded;
-            *headers = decode_headers(from)?;
-            *body = from.text("body")?;
-        }
-        State::Completed { answer: Answer::TooLarge { location: Some(location), .. }, .. } => {
-            *location = from.text("location")?;
-        }
-        State::Completed { answer: Answer::TooLarge { location: None, .. } | Answer::Unseen, .. }
-        | State::InFlight { .. }
-        | State::InDoubt { .. } => {}
+/// Puts it in its place in a record that is bare of it. Its strings stay where they are.
+pub(super) fn decode(mut secret: Bytes, record: &mut Record) -> Result<(), CodecError> {
+    if let State::Completed { answer: Answer::Recorded(recorded) | Answer::Told { answer: recorded, .. }, .. } =
+        &mut record.state
+    {
+        *recorded = Recorded::unpack(recorded.status, &mut secret)?;
+    }
+    let mut from = Reader::new(&secret);
+    if let State::Completed { answer: Answer::TooLarge { location: Some(location), .. }, .. } = &mut record.state {
+        *location = secret.slice_ref(from.text("location")?);
     }
     if let Some(probe) = &mut record.probe {
-        probe.target = from.text("probe's target")?;
-        probe.headers = decode_headers(from)?;
+        probe.target = secret.slice_ref(from.text("probe's target")?);
+        probe.headers = decode_headers(&secret, &mut from)?;
     }
-    Ok(())
+    match from.left() {
+        0 => Ok(()),
+        left => Err(CodecError::Trailing(left)),
+    }
 }
 
 fn encode_headers(out: &mut Writer, headers: &[(Bytes, Bytes)]) {
@@ -77,11 +73,12 @@ fn encode_headers(out: &mut Writer, headers: &[(Bytes, Bytes)]) {
 /// How many fields there is room for at once: a count may be a lie, and must not decide on an allocation.
 const ROOM: usize = 32;
 
-fn decode_headers(from: &mut Reader) -> Result<Vec<(Bytes, Bytes)>, CodecError> {
+fn decode_headers(secret: &Bytes, from: &mut Reader<'_>) -> Result<Vec<(Bytes, Bytes)>, Malformed> {
     let count = from.count("field count")?;
     let mut headers = Vec::with_capacity(count.min(ROOM));
     for _ in 0..count {
-        headers.push(from.field()?);
+        let (name, value) = from.field()?;
+        headers.push((name.shared(secret), value.shared(secret)));
     }
     Ok(headers)
 }

@@ -4,8 +4,8 @@ mod sealed;
 
 use proptest::prelude::*;
 
-use super::known::{COMMON_FIELDS, COMMON_NAMES};
 use super::*;
+use crate::packed::{COMMON_FIELDS, COMMON_NAMES};
 
 /// The operation that records here belong to.
 const ID: OperationId = OperationId([0x1D; 32]);
@@ -39,7 +39,7 @@ fn field() -> impl Strategy<Value = (Bytes, Bytes)> {
 fn answer() -> impl Strategy<Value = Answer> {
     let recorded = || {
         let headers = prop::collection::vec(field(), 0..12);
-        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded { status, headers, body })
+        (any::<u16>(), headers, bytes(600)).prop_map(|(status, headers, body)| Recorded::new(status, headers, &body))
     };
     let by = prop_oneof![Just(Witness::Probe), Just(Witness::Operator)];
     prop_oneof![
@@ -145,11 +145,7 @@ fn sample() -> Record {
         number: 1,
         state: State::Completed {
             at: Time(1_790_000_000_000),
-            answer: Answer::Recorded(Recorded {
-                status: 201,
-                headers: headers.iter().map(|(name, value)| (Bytes::from(*name), Bytes::from(*value))).collect(),
-                body: Bytes::from_static(b"{\"id\":7}"),
-            }),
+            answer: Answer::Recorded(Recorded::new(201, headers, b"{\"id\":7}")),
         },
         prints: Prints { raw: Print([0xB2; 16]), canonical: Print([0xC3; 16]), settings: 0x0102_0304 },
         credentials: Some(Print([0xD4; 16])),
@@ -269,19 +265,17 @@ fn a_completed_record_costs_little_over_its_answer() {
     let body = Bytes::from(vec![b'x'; 200]);
     let mut record = sample();
     record.credentials = None;
-    record.state = State::Completed {
-        at: Time(1_790_000_000_000),
-        answer: Answer::Recorded(Recorded { status: 200, headers: vec![], body: body.clone() }),
-    };
+    record.state =
+        State::Completed { at: Time(1_790_000_000_000), answer: Answer::Recorded(Recorded::bare(200, &body)) };
     let bare = encode(&record).len();
     let overhead = bare - body.len() - 2;
     assert!(overhead <= 77, "{overhead} bytes of overhead");
 
     for (value, cost) in [("application/json", 1), ("application/pdf", 2 + "application/pdf".len())] {
-        let field = (Bytes::from_static(b"content-type"), Bytes::from(value));
+        let field = ("content-type", value);
         record.state = State::Completed {
             at: Time(1_790_000_000_000),
-            answer: Answer::Recorded(Recorded { status: 200, headers: vec![field], body: body.clone() }),
+            answer: Answer::Recorded(Recorded::new(200, [field], &body)),
         };
         assert_eq!(encode(&record).len(), bare + cost, "{value}");
     }
@@ -301,28 +295,25 @@ fn says_what_is_wrong() {
     for tag in [0, 2, 3, 0x81] {
         let mut bytes = good.clone();
         (bytes[22], bytes[23]) = (0x8A, tag);
-        assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "flag", tag }));
+        assert_eq!(decode(&bytes), Err(Malformed::UnknownTag { field: "flag", tag }.into()));
     }
-    assert_eq!(decode(&[]), Err(CodecError::Truncated("format version")));
-    assert_eq!(decode(&good[..10]), Err(CodecError::Truncated("attempt id")));
+    assert_eq!(decode(&[]), Err(Malformed::Truncated("format version").into()));
+    assert_eq!(decode(&good[..10]), Err(Malformed::Truncated("attempt id").into()));
 }
 
 #[test]
 fn lengths_are_not_believed() {
     let mut record = sample();
-    record.state = State::Completed {
-        at: record.expires,
-        answer: Answer::Recorded(Recorded { status: 200, headers: vec![], body: Bytes::new() }),
-    };
+    record.state = State::Completed { at: record.expires, answer: Answer::Recorded(Recorded::empty(200)) };
     let mut bytes = encode(&record);
     let body = bytes.pop();
     assert_eq!(body, Some(0));
     // A body of 2^63 bytes, then one whose length does not even fit 64 bits.
     let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
-    assert_eq!(decode(&[&bytes[..], &huge].concat()), Err(CodecError::OutOfRange("body")));
-    assert_eq!(decode(&[&bytes[..], &[0xFF; 10]].concat()), Err(CodecError::OutOfRange("body")));
+    assert_eq!(decode(&[&bytes[..], &huge].concat()), Err(Malformed::OutOfRange("body").into()));
+    assert_eq!(decode(&[&bytes[..], &[0xFF; 10]].concat()), Err(Malformed::OutOfRange("body").into()));
     bytes.pop();
-    assert_eq!(decode(&[&bytes[..], &huge, &[0; 9]].concat()), Err(CodecError::OutOfRange("field count")));
+    assert_eq!(decode(&[&bytes[..], &huge, &[0; 9]].concat()), Err(Malformed::OutOfRange("field count").into()));
 }
 
 #[test]
@@ -332,7 +323,7 @@ fn a_number_has_one_spelling() {
     let mut bytes = encode(&record);
     assert_eq!(bytes.pop(), Some(0), "the distance of `at`");
     for overlong in [&[0x80, 0x00][..], &[0x80, 0x80, 0x00]] {
-        assert_eq!(decode(&[&bytes[..], overlong].concat()), Err(CodecError::OutOfRange("time")));
+        assert_eq!(decode(&[&bytes[..], overlong].concat()), Err(Malformed::OutOfRange("time").into()));
     }
 }
 
@@ -343,17 +334,15 @@ fn unknown_names_and_causes_are_refused() {
     let mut bytes = encode(&record);
     let last = bytes.len() - 1;
     bytes[last] = 7;
-    assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "cause", tag: 7 }));
+    assert_eq!(decode(&bytes), Err(Malformed::UnknownTag { field: "cause", tag: 7 }.into()));
 
     let name = Bytes::from_static(b"vary");
-    record.state = State::Completed {
-        at: record.expires,
-        answer: Answer::Recorded(Recorded { status: 200, headers: vec![(name, Bytes::new())], body: Bytes::new() }),
-    };
+    record.state =
+        State::Completed { at: record.expires, answer: Answer::Recorded(Recorded::new(200, [(name, "")], b"")) };
     let mut bytes = encode(&record);
     let place = bytes.len() - 3;
     for tag in [21, 0x7F, 0x90, 0xFF] {
         bytes[place] = tag;
-        assert_eq!(decode(&bytes), Err(CodecError::UnknownTag { field: "field name", tag }));
+        assert_eq!(decode(&bytes), Err(Malformed::UnknownTag { field: "field name", tag }.into()));
     }
 }

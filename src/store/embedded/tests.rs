@@ -352,8 +352,7 @@ async fn a_page_of_large_records_ends_early() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for op in 0..8 {
-        let body = vec![op; 1 << 20].into();
-        let answer = crate::machine::Answer::Recorded(crate::machine::Recorded { status: 200, headers: vec![], body });
+        let answer = crate::machine::Answer::Recorded(crate::machine::Recorded::bare(200, &vec![op; 1 << 20]));
         let record = Record { state: State::Completed { at: Time(1), answer }, ..lasting(op) };
         store.write(&id(op), Expect::Absent, &record).await.unwrap();
     }

@@ -25,7 +25,7 @@ fn claim(attempt: u8) -> Record {
 }
 
 fn completed(claim: &Record) -> Record {
-    let recorded = Recorded { status: 201, headers: Vec::new(), body: bytes::Bytes::from_static(b"done") };
+    let recorded = Recorded::bare(201, b"done");
     let state = State::Completed { at: Time(2_000), answer: Answer::Recorded(recorded) };
     Record { fence: Fence { version: 2, ..claim.fence }, state, ..claim.clone() }
 }

@@ -1,15 +1,17 @@
 //! What a record keeps of an answer's fields, and what of that a replay shows. Who may have a replay is decided
 //! elsewhere.
 
-use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Kinds, fields};
+use crate::machine::Recorded;
 use crate::wire::heads;
 
-/// How many bytes a field usually has, name and value.
-const USUAL: usize = 48;
+/// For how many recorded fields there is room at once.
+const ROOM: usize = 32;
+/// How many a replay has beside them, as a rule.
+const ADDED: usize = 4;
 /// The family of fields that speak to the pages of one origin.
 const TO_PAGES: &str = "access-control-";
 /// Under this name a record keeps the origin that its `Access-Control-*` fields were meant for. No answer has a field of
@@ -21,10 +23,14 @@ const RECORDED_ORIGIN: &str = "oncegate-origin";
 /// `allow` brings back fields that a replay drops by default. It brings back neither fields of one connection, nor
 /// framing, nor the gateway's own marks. `origin` is the one that the request came from: what the answer says to its
 /// pages is kept together with it.
-pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&HeaderValue>) -> Vec<(Bytes, Bytes)> {
+pub fn replayable<'a>(
+    headers: &'a HeaderMap,
+    allow: &'a [HeaderName],
+    origin: Option<&'a HeaderValue>,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let connection = if headers.contains_key(CONNECTION) { Kinds::CONNECTION } else { Kinds::default() };
     let ends = fields::Ends::of(headers, connection);
-    let stays = |name: &HeaderName| {
+    let stays = move |name: &HeaderName| {
         let passing = is_passing(name) || (origin.is_none() && is_to_pages(name));
         if *name == CONTENT_LENGTH || passing && !allow.contains(name) {
             return false;
@@ -32,34 +38,32 @@ pub fn replayable(headers: &HeaderMap, allow: &[HeaderName], origin: Option<&Hea
         let kind = Kinds::one(name);
         !(ends.holds(name, kind) || kind.any(Kinds::MARK.and(Kinds::VIA)))
     };
-    let staying: Vec<_> = headers.iter().filter(|(name, _)| stays(name)).collect();
-    // They share one piece of memory.
-    let mut text = BytesMut::with_capacity(USUAL * staying.len());
-    for (name, value) in &staying {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(value.as_bytes());
-    }
-    let mut text = text.freeze();
-    let mut kept = Vec::with_capacity(staying.len() + 2);
-    kept.extend(staying.iter().map(|(name, value)| (text.split_to(name.as_str().len()), text.split_to(value.len()))));
-    if let Some(origin) = origin.filter(|_| headers.keys().any(is_to_pages)) {
-        kept.push((Bytes::from_static(RECORDED_ORIGIN.as_bytes()), Bytes::copy_from_slice(origin.as_bytes())));
-    }
-    kept
+    let kept = headers.iter().filter(move |(name, _)| stays(name));
+    let kept = kept.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let origin = origin.filter(|_| headers.keys().any(is_to_pages));
+    kept.chain(origin.map(|origin| (RECORDED_ORIGIN.as_bytes(), origin.as_bytes())))
 }
 
 /// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
 ///
 /// What was said to the pages of one origin is repeated to no other: `origin` is the one that this request came from.
-pub fn replayed(recorded: &[(Bytes, Bytes)], allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<HeaderMap> {
-    let first = recorded.iter().find(|(name, _)| name == RECORDED_ORIGIN).map(|(_, value)| value.clone());
-    let same = first.is_some() && first.as_deref() == origin.map(HeaderValue::as_bytes);
-    let mut headers = HeaderMap::with_capacity(recorded.len() + 4);
-    for (name, value) in recorded.iter().filter(|(name, _)| name != RECORDED_ORIGIN) {
-        let name = heads::name(name)?;
-        if same || !is_to_pages(&name) || allow.contains(&name) {
-            headers.append(name, HeaderValue::from_maybe_shared(value.clone()).ok()?);
+pub fn replayed(recorded: &Recorded, allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<HeaderMap> {
+    let fields = recorded.shared_fields();
+    let mut headers = HeaderMap::with_capacity(fields.size_hint().0.min(ROOM) + ADDED);
+    let (mut first, mut bound) = (None, false);
+    let is_bound = |name: &HeaderName| is_to_pages(name) && !allow.contains(name);
+    for (name, value) in fields {
+        if name == RECORDED_ORIGIN.as_bytes() {
+            first = Some(value);
+            continue;
         }
+        let name = heads::name(name)?;
+        bound |= is_bound(&name);
+        headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
+    }
+    if bound && (first.is_none() || first.as_deref() != origin.map(HeaderValue::as_bytes)) {
+        let free = headers.iter().filter(|(name, _)| !is_bound(name));
+        headers = free.map(|(name, value)| (name.clone(), value.clone())).collect();
     }
     if first.is_some() {
         vary_by_origin(&mut headers);

@@ -86,8 +86,10 @@ fn a_secret_part_fits_no_other_record() {
     let sealed = codec.encode(&ID, &own).unwrap();
     let prints = Prints { raw: Print([9; 16]), ..own.prints };
     let other_answer = |status| {
-        let State::Completed { at, answer: Answer::Recorded(recorded) } = own.state.clone() else { unreachable!() };
-        State::Completed { at, answer: Answer::Recorded(Recorded { status, ..recorded }) }
+        let mut state = own.state.clone();
+        let State::Completed { answer: Answer::Recorded(recorded), .. } = &mut state else { unreachable!() };
+        recorded.status = status;
+        state
     };
     let others = [
         Record { fence: Fence { version: 4, ..own.fence }, ..own.clone() },

@@ -5,8 +5,7 @@ use super::*;
 /// Stores answers of such a size under so many operations.
 async fn fill(store: &EmbeddedStore, count: u8, size: usize) {
     for op in 0..count {
-        let body = vec![op; size].into();
-        let answer = crate::machine::Answer::Recorded(crate::machine::Recorded { status: 200, headers: vec![], body });
+        let answer = crate::machine::Answer::Recorded(crate::machine::Recorded::bare(200, &vec![op; size]));
         let record = Record { state: State::Completed { at: Time(1), answer }, ..lasting(op) };
         store.write(&id(op), Expect::Absent, &record).await.unwrap();
     }

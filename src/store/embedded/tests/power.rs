@@ -105,8 +105,7 @@ static ID: std::sync::LazyLock<Vec<OperationId>> = std::sync::LazyLock::new(|| (
 
 fn settled(held: &Record, size: usize) -> Record {
     let fence = Fence { version: held.fence.version + 1, ..held.fence };
-    let answer =
-        Answer::Recorded(Recorded { status: 201, headers: vec![], body: vec![fence.attempt.0[0]; size].into() });
+    let answer = Answer::Recorded(Recorded::bare(201, &vec![fence.attempt.0[0]; size]));
     Record { fence, state: State::Completed { at: Time(1), answer }, ..held.clone() }
 }
 

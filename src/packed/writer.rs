@@ -1,9 +1,10 @@
-//! Writes the parts of an encoded record. It knows numbers and strings, not records.
+//! Packs numbers, strings and fields.
 
 use super::known::{COMMON_FIELDS, COMMON_NAMES, FIRST_FIELD};
-use crate::machine::Time;
 
-pub(super) struct Writer {
+/// What has been packed so far.
+#[derive(Debug)]
+pub struct Writer {
     out: Vec<u8>,
     /// How much stood there before.
     begin: usize,
@@ -11,31 +12,36 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Writes behind what stands there already, with room for so much.
-    pub(super) fn behind(mut out: Vec<u8>, room: usize) -> Self {
+    pub fn behind(mut out: Vec<u8>, room: usize) -> Self {
         out.reserve(room);
         Self { begin: out.len(), out }
     }
 
     /// What stood there before, and what has been written.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
         self.out
     }
 
     /// What has been written.
-    pub(super) fn so_far(&self) -> &[u8] {
+    pub fn so_far(&self) -> &[u8] {
         &self.out[self.begin..]
     }
 
-    pub(super) fn byte(&mut self, byte: u8) {
+    /// A byte.
+    #[inline]
+    pub fn byte(&mut self, byte: u8) {
         self.out.push(byte);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    /// Bytes as they are.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Seven bits a byte, lowest first; the high bit says that more follow.
-    pub(super) fn varint(&mut self, mut number: u64) {
+    /// A number, seven bits a byte, lowest first; the high bit says that more follow.
+    #[inline]
+    pub fn varint(&mut self, mut number: u64) {
         while number > 0x7F {
             self.byte(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
@@ -43,19 +49,21 @@ impl Writer {
         self.byte(number.to_le_bytes()[0]);
     }
 
-    pub(super) fn length(&mut self, length: usize) {
+    /// How many things follow.
+    pub fn length(&mut self, length: usize) {
         self.varint(length as u64);
     }
 
     /// A string with its length in front.
-    pub(super) fn text(&mut self, text: &[u8]) {
+    #[inline]
+    pub fn text(&mut self, text: &[u8]) {
         self.length(text.len());
         self.bytes(text);
     }
 
     /// A field: the byte that stands for all of it; or else its name's place among the common ones, or 0 and the name, and
     /// then its value.
-    pub(super) fn field(&mut self, name: &[u8], value: &[u8]) {
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let whole = |(_, (known, said)): &(u8, &(&str, &str))| known.as_bytes() == name && said.as_bytes() == value;
         if let Some((byte, _)) = (FIRST_FIELD..).zip(&COMMON_FIELDS).find(whole) {
             return self.byte(byte);
@@ -70,8 +78,8 @@ impl Writer {
     }
 
     /// How far before `end` the time is. Zigzag, since a time may also lie behind it.
-    pub(super) fn distance(&mut self, time: Time, end: Time) {
-        let distance = end.0.wrapping_sub(time.0).cast_signed();
+    pub fn distance(&mut self, time: u64, end: u64) {
+        let distance = end.wrapping_sub(time).cast_signed();
         self.varint((distance << 1 ^ distance >> 63).cast_unsigned());
     }
 }

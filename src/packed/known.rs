@@ -2,7 +2,7 @@
 //! to places in these lists, so nothing is ever taken out of them or moved: only ever add at the end.
 
 /// Field names that are stored as their place in this list, from 1. 0 announces a name in full.
-pub(super) const COMMON_NAMES: [&str; 20] = [
+pub const COMMON_NAMES: [&str; 20] = [
     "content-type",
     "content-length",
     "location",
@@ -29,7 +29,7 @@ pub(super) const COMMON_NAMES: [&str; 20] = [
 pub(super) const FIRST_FIELD: u8 = 0x80;
 
 /// Fields that are stored as their place in this list, from [`FIRST_FIELD`] on.
-pub(super) const COMMON_FIELDS: [(&str, &str); 16] = [
+pub const COMMON_FIELDS: [(&str, &str); 16] = [
     ("content-type", "application/json"),
     ("content-type", "application/json; charset=utf-8"),
     ("content-type", "application/json;charset=utf-8"),
