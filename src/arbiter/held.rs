@@ -51,7 +51,17 @@ impl Held {
     /// An operation whose claim stands.
     pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, terms: Arc<Terms>) -> Self {
         let told = arbiter.shared().lines.begin(id, record.fence.attempt);
-        Self { id, record, terms, settled: None, lost: false, told }
+        let held = Self { id, record, terms, settled: None, lost: false, told };
+        held.tell_lease();
+        held
+    }
+
+    /// Those who ask here for the operation need not ask the store while its lease holds.
+    fn tell_lease(&self) {
+        self.told.holds(match self.record.state {
+            State::InFlight { lease, .. } if !self.lost => Some(lease),
+            _ => None,
+        });
     }
 
     /// The attempt is over: whoever stands in line for it looks again.
@@ -75,6 +85,12 @@ impl Held {
 
     /// Extends the lease.
     pub(super) async fn renew(&mut self, arbiter: &Arbiter) -> Renewal {
+        let renewal = self.try_renew(arbiter).await;
+        self.tell_lease();
+        renewal
+    }
+
+    async fn try_renew(&mut self, arbiter: &Arbiter) -> Renewal {
         let clock = &arbiter.shared().clock;
         let Some(mut renewed) = renew(&self.record, &self.terms.policy, clock.now()) else {
             return Renewal::Lost;

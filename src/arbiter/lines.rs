@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 use super::told::Told;
-use crate::machine::{AttemptId, OperationId};
+use crate::machine::{AttemptId, OperationId, Time};
 
 /// Alone in its lines of memory: two workers at two shards do not meet there.
 #[derive(Default)]
@@ -145,6 +145,14 @@ impl Lines {
     /// Whether that attempt runs here, or has ended here with an outcome that the store has not taken yet.
     pub(super) fn runs(&self, id: &OperationId, attempt: AttemptId) -> bool {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.runs(attempt)))
+    }
+
+    /// The attempt of the operation that runs here, if one does, and until when its lease holds.
+    pub(super) fn running(&self, id: &OperationId) -> Option<(AttemptId, Time)> {
+        self.with(id, |shard| {
+            let running = shard.get(id)?.running.as_ref()?;
+            Some((running.attempt, running.told.lease()))
+        })
     }
 
     /// Whether an attempt of the operation runs here.

@@ -9,6 +9,7 @@ mod doubts;
 mod few_first;
 mod held;
 mod lines;
+mod local;
 mod look;
 mod outage;
 mod outcomes;
@@ -104,9 +105,9 @@ impl Arbiter {
         &self.store
     }
 
-    /// Asks whether a request may act. One store round trip for a first request and for a duplicate, none for a
-    /// duplicate in the local cache; two where the filter takes a first request for a duplicate. Dropped midway, it leaves
-    /// nothing behind that would block the key.
+    /// Asks whether a request may act. One store round trip for a first request and for a duplicate, none for a duplicate
+    /// of an attempt that runs here or of an outcome in the local cache; two where the filter takes a first request for a
+    /// duplicate. Dropped midway, it leaves nothing behind that would block the key.
     ///
     /// # Errors
     /// When the store gave no answer: then nobody may act.
@@ -145,7 +146,12 @@ impl Arbiter {
                 Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
                 Met::Moved(newer) => found = self.catch_up(id, newer).await?,
             }
-        } else if perhaps_seen || self.shared.lines.runs_here(id) {
+        } else if let Some(running) = self.shared.lines.running(id) {
+            if let Some(duplicate) = self.in_flight(running, arrival, terms, attempt) {
+                return Ok(Admitted::Duplicate(duplicate));
+            }
+            found = self.seen_before(id).await?;
+        } else if perhaps_seen {
             found = self.seen_before(id).await?;
         }
         // Of a further attempt over a doubt the filter was right.
@@ -225,16 +231,6 @@ impl Arbiter {
         let perhaps = self.shared.filter.check(id);
         self.shared.metrics.filter_checked(if perhaps { FilterAnswer::Perhaps } else { FilterAnswer::New });
         perhaps
-    }
-
-    /// Decides by the local cache alone, which holds completed records only: it can repeat an answer, never run anything.
-    fn in_cache(&self, arrival: &Arrival<'_>, terms: &Terms, attempt: AttemptId) -> Option<Duplicate> {
-        let now = self.shared.clock.now_lately();
-        let record = self.shared.cache.get(&arrival.operation, now)?;
-        match admit(Some(&record), arrival, &terms.policy, attempt, now) {
-            Admission::Duplicate(duplicate) => Some(duplicate),
-            Admission::Claim { .. } | Admission::Own(_) | Admission::Lapse { .. } | Admission::Untimely(_) => None,
-        }
     }
 
     /// What the store holds, or would if it had not lost it.

@@ -1,24 +1,38 @@
-//! What a running attempt is told by others while it waits for its upstream. One task at a time listens.
+//! What a running attempt and others tell each other while it waits for its upstream. One task at a time listens.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
+
+use crate::machine::Time;
 
 /// Its record is not in the store.
 const MISSED: u8 = 1;
 /// The gateway stops and has no time left: once said, it stays so.
 const GIVEN_UP: u8 = 2;
 
-/// What an attempt is told.
+/// What an attempt is told, and how long its lease holds.
 #[derive(Default)]
 pub struct Told {
     said: AtomicU8,
     listener: AtomicWaker,
+    /// In the store's time; 0 while it is not known to hold.
+    lease: AtomicU64,
 }
 
 impl Told {
+    /// The attempt's lease holds until then, in the store too; with none it is lost.
+    pub(super) fn holds(&self, lease: Option<Time>) {
+        self.lease.store(lease.map_or(0, |lease| lease.0), Ordering::Relaxed);
+    }
+
+    /// Until when its lease holds.
+    pub(super) fn lease(&self) -> Time {
+        Time(self.lease.load(Ordering::Relaxed))
+    }
+
     pub(super) fn is_missed(&self) {
         self.say(MISSED);
     }

@@ -1,11 +1,12 @@
 //! The right to act: what it costs, who gets it, and what its loss means.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use oncegate::arbiter::{Admitted, Arbiter, Sweep, Terms};
+use oncegate::arbiter::{Admitted, Arbiter, Renewal, Sweep, Terms};
 use oncegate::clock::Clock;
-use oncegate::machine::{Arrival, Cause, Duplicate, Ending, InDoubt, Print, Settled, State};
+use oncegate::machine::{Arrival, Cause, Duplicate, Ending, InDoubt, Print, Record, Settled, State};
 use tokio::task::JoinHandle;
 
 use crate::ward::{CACHE, LEASE, NAMESPACE, RETENTION, Ward, answered, arrival, id, namespaces};
@@ -37,12 +38,12 @@ async fn an_exact_retry_is_told_by_its_raw_digest_alone() {
 }
 
 #[tokio::test]
-async fn a_first_request_costs_two_calls_a_duplicate_one_and_a_cached_one_none() {
+async fn a_first_request_costs_two_calls_and_what_is_known_here_none() {
     let ward = Ward::new(2, InDoubt::Hold, CACHE);
     let permit = ward.permit(1).await;
     assert_eq!(ward.store.calls(), 1, "one call before the request is forwarded");
     assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
-    assert_eq!(ward.store.calls(), 1);
+    assert_eq!(ward.store.calls(), 0, "what runs here this gateway knows");
     assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
     assert_eq!(ward.store.calls(), 1, "and one after it");
     for _ in 0..10 {
@@ -60,6 +61,47 @@ async fn a_first_request_costs_two_calls_a_duplicate_one_and_a_cached_one_none()
     ward.clock.advance(Duration::from_secs(61));
     assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
     assert_eq!(ward.store.calls(), 1, "and again after a minute");
+}
+
+#[tokio::test]
+async fn what_runs_here_is_known_only_while_its_lease_holds() {
+    let ward = Ward::new(2, InDoubt::Hold, 0);
+    let mut permit = ward.permit(1).await;
+    ward.clock.advance(LEASE / 2);
+    assert_eq!(permit.renew().await, Renewal::Held);
+    ward.clock.advance(LEASE * 3 / 4);
+    ward.store.calls();
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+    assert_eq!(ward.store.calls(), 0, "renewed, it holds for longer than it did at first");
+    ward.clock.advance(LEASE / 4);
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }), "that may be a doubt by now");
+    assert_eq!(permit.renew().await, Renewal::Lost);
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }));
+    assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))), "late");
+}
+
+#[tokio::test]
+async fn what_runs_here_is_not_known_of_a_lease_that_was_lost() {
+    let ward = Ward::plain();
+    let mut permit = ward.permit(1).await;
+    let found = ward.store.look(&id(1)).await.unwrap();
+    let ended = Record { state: State::InDoubt { since: ward.clock.now(), cause: Cause::Abandoned }, ..found };
+    ward.store.overwrite(&id(1), &ended).await;
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }), "nobody may do that");
+    assert_eq!(permit.renew().await, Renewal::Lost);
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }));
+    drop(permit);
+}
+
+#[tokio::test]
+async fn what_runs_here_is_compared_like_what_is_stored() {
+    let ward = Ward::plain();
+    let permit = ward.permit(1).await;
+    ward.store.calls();
+    let told = ward.arbiter().admit(&arrival(1, 1), &ward.terms).await;
+    assert!(matches!(told, Ok(Admitted::Duplicate(Duplicate::Changed))));
+    assert_eq!(ward.store.calls(), 0);
+    drop(permit);
 }
 
 #[tokio::test]
@@ -155,8 +197,33 @@ async fn doubts_near_their_end_are_counted_and_those_that_are_gone_are_not() {
     }
 }
 
-/// A duplicate that waits as the gateway does. How often it asked, and whether it may run.
-async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Arc<Terms>) -> (usize, Admitted) {
+/// Duplicates that wait as the gateway has them wait.
+struct Line {
+    waiters: Vec<JoinHandle<(usize, Admitted)>>,
+    /// How often one of them was told to wait.
+    sent: Arc<AtomicUsize>,
+}
+
+impl Line {
+    fn of(ward: &Ward, waiters: usize) -> Self {
+        let sent = Arc::<AtomicUsize>::default();
+        let waiter = || tokio::spawn(wait_in_line(Arc::clone(ward.arbiter()), ward.terms.clone(), Arc::clone(&sent)));
+        Self { waiters: std::iter::repeat_with(waiter).take(waiters).collect(), sent }
+    }
+
+    /// Lets every waiter come to its place, so many in all: all run on this one thread.
+    async fn all_wait(&self, times: usize) {
+        let start = Clock::instant();
+        while self.sent.load(Ordering::Relaxed) < times {
+            assert!(start.elapsed() < SOON, "{:?} of {times}", self.sent);
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How often it asked, and what it was told in the end.
+async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Arc<Terms>, sent: Arc<AtomicUsize>) -> (usize, Admitted) {
     let mut asked = 0;
     loop {
         let admitted = arbiter.admit(&arrival(1, 0), &terms).await.unwrap();
@@ -164,29 +231,14 @@ async fn wait_in_line(arbiter: Arc<Arbiter>, terms: Arc<Terms>) -> (usize, Admit
         if !matches!(admitted, Admitted::Duplicate(Duplicate::InFlight { .. })) {
             return (asked, admitted);
         }
+        sent.fetch_add(1, Ordering::Relaxed);
         let place = arbiter.shared().lines.join(id(1)).unwrap();
         place.wait(LONG, LONG).await;
     }
 }
 
-fn line(ward: &Ward, waiters: usize) -> Vec<JoinHandle<(usize, Admitted)>> {
-    let waiter = || tokio::spawn(wait_in_line(Arc::clone(ward.arbiter()), ward.terms.clone()));
-    std::iter::repeat_with(waiter).take(waiters).collect()
-}
-
 async fn soon<T>(task: JoinHandle<T>) -> T {
     tokio::time::timeout(SOON, task).await.expect("it is woken").unwrap()
-}
-
-/// Lets every waiter come to its place: all run on this one thread.
-async fn all_wait(ward: &Ward, waiters: usize) {
-    let (mut calls, start) = (ward.store.calls(), Clock::instant());
-    while calls < waiters {
-        assert!(start.elapsed() < SOON, "{calls} calls of {waiters}");
-        tokio::task::yield_now().await;
-        calls += ward.store.calls();
-    }
-    tokio::task::yield_now().await;
 }
 
 #[tokio::test]
@@ -194,10 +246,11 @@ async fn a_completion_wakes_everyone_in_line_once_and_costs_no_further_call() {
     let ward = Ward::plain();
     let permit = ward.permit(1).await;
     ward.store.calls();
-    let waiters = line(&ward, 50);
-    all_wait(&ward, 50).await;
+    let line = Line::of(&ward, 50);
+    line.all_wait(50).await;
+    assert_eq!(ward.store.calls(), 0, "this gateway knows what runs here");
     assert!(permit.settle(answered(&ward.terms, 201, 9)).await.is_ok());
-    for waiter in waiters {
+    for waiter in line.waiters {
         let (asked, admitted) = soon(waiter).await;
         assert!(matches!(admitted, Admitted::Duplicate(Duplicate::Completed(_))));
         assert_eq!(asked, 2, "before the wait and after it");
@@ -210,11 +263,11 @@ async fn a_release_wakes_the_line_and_exactly_one_goes_on() {
     let ward = Ward::plain();
     let permit = ward.permit(1).await;
     ward.store.calls();
-    let waiters = line(&ward, 50);
-    all_wait(&ward, 50).await;
+    let line = Line::of(&ward, 50);
+    line.all_wait(50).await;
     assert!(matches!(permit.settle(answered(&ward.terms, 500, 0)).await, Ok(Settled::Released)));
-    all_wait(&ward, 51).await;
-    let (gone_on, waiting): (Vec<_>, Vec<_>) = waiters.into_iter().partition(JoinHandle::is_finished);
+    line.all_wait(99).await;
+    let (gone_on, waiting): (Vec<_>, Vec<_>) = line.waiters.into_iter().partition(JoinHandle::is_finished);
     assert_eq!((gone_on.len(), waiting.len()), (1, 49));
     for waiter in gone_on {
         let (_, Admitted::Proceed(permit)) = soon(waiter).await else { panic!("told without an outcome") };

@@ -63,7 +63,7 @@ fn a_duplicate_during_the_attempt_is_refused_or_waits() {
             if waits {
                 let second = scope.spawn(|| gateway.send(&call));
                 // The waiter stands in line before the gate opens: it has been admitted as a duplicate by then.
-                gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="load"}"#, 1.0);
+                gateway.wait_for_metric(r#"oncegate_filter_checks_total{answer="new"}"#, 2.0);
                 gate.open();
                 assert!(second.join().unwrap().is_replay());
             } else {
@@ -96,7 +96,7 @@ fn when_a_waited_for_attempt_is_released_exactly_one_waiter_runs() {
         let first = scope.spawn(|| gateway.send(&call));
         upstream.wait_for_requests(1);
         let waiters: Vec<_> = (0..20).map(|_| scope.spawn(|| gateway.send(&call))).collect();
-        gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="load"}"#, 20.0);
+        gateway.wait_for_metric(r#"oncegate_filter_checks_total{answer="new"}"#, 21.0);
         gate.open();
         assert_eq!(first.join().unwrap().status, 500);
         let answers: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();

@@ -13,8 +13,8 @@ use crate::upstream::{Gate, Reply, ScriptedUpstream};
 use crate::{order, pair, refused, told};
 
 const RESERVED: &str = r#"oncegate_store_seconds_count{op="reserve"}"#;
-/// Where the attempt runs, its duplicates look, and reserve nothing.
-const LOADED: &str = r#"oncegate_store_seconds_count{op="load"}"#;
+/// Where the attempt runs, its duplicates ask no store; all are looked for in the filter.
+const ASKED: &str = r#"oncegate_filter_checks_total{answer="new"}"#;
 const LATE: &str = "oncegate_late_answers_total";
 
 /// An upstream whose first answer has this status and waits for the gate; the others are 201 at once.
@@ -74,7 +74,7 @@ fn when_an_attempt_is_released_exactly_one_waiter_of_all_gateways_runs() {
         upstream.wait_for_requests(1);
         let ask = |gateway| scope.spawn(move || Gateway::send(gateway, &order("k")));
         let waiters: Vec<_> = [&a, &b].iter().flat_map(|gateway| [*gateway; 10]).map(ask).collect();
-        a.wait_for_metric(LOADED, 10.0);
+        a.wait_for_metric(ASKED, 11.0);
         b.wait_for_metric(RESERVED, 10.0);
         gate.open();
         assert_eq!(first.join().unwrap().status, 500);

@@ -75,7 +75,8 @@ fn ten_thousand_waiters_cost_little_each_and_all_get_the_answer() {
     let before = resident(&gateway);
     let waiters: Vec<_> = (0..crowd()).map(|_| ask(&gateway, &order("k"))).collect();
     let count = waiters.len();
-    gateway.wait_for_metric(r#"oncegate_store_seconds_count{op="load"}"#, f64::from(u32::try_from(count).unwrap()));
+    let asked = f64::from(u32::try_from(count).unwrap()) + 1.0;
+    gateway.wait_for_metric(r#"oncegate_filter_checks_total{answer="new"}"#, asked);
     let each = (resident(&gateway) - before) / count as u64;
     gate.open();
     assert_eq!(answer(first).status, 201);
