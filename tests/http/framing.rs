@@ -157,7 +157,7 @@ fn a_malformed_chunk_is_refused_with_its_reason() {
     assert_eq!(upstream.requests().len(), 0);
     for fragment in upstream.fragments() {
         let text = String::from_utf8_lossy(&fragment).into_owned();
-        assert!(text.starts_with("POST /things") && !text.contains("0\r\n\r\n"), "{text:?}");
+        assert!(text.starts_with("POST /things") && !text.contains("\r\n0\r\n\r\n"), "{text:?}");
     }
     let guarded = r#"oncegate_requests_total{route="create-order",verdict="bad_request"}"#;
     assert_eq!(gateway.metric(guarded), 13.0);
