@@ -44,6 +44,7 @@ use doubts::Beside;
 use unconfirmed::Pending;
 use window::Met;
 
+use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::machine::{
     Admission, Arrival, AttemptId, Duplicate, Expect, OperationId, Policy, Record, Time, Untimely, admit,
@@ -114,10 +115,10 @@ impl Arbiter {
     pub async fn admit(self: &Arc<Self>, arrival: &Arrival<'_>, terms: &Arc<Terms>) -> Result<Admitted, StoreError> {
         let attempt = AttemptId(rand::random::<u128>().to_be_bytes());
         let admitted = if arrival.also.is_none() {
-            self.admit_one(arrival, terms, attempt).await?
+            // Each made where it stays: it is over before the request is sent.
+            in_box(|| self.admit_one(arrival, terms, attempt)).await?
         } else {
-            // Of its own size: what few requests need, all would carry.
-            Box::pin(self.admit_pair(arrival, terms, attempt)).await?
+            in_box(|| self.admit_pair(arrival, terms, attempt)).await?
         };
         Ok(admitted.handed_out())
     }
@@ -142,7 +143,8 @@ impl Arbiter {
         let perhaps_seen = self.ask_filter(id);
         let mut found = None;
         if perhaps_seen && let Some(duplicate) = self.in_cache(arrival, terms, attempt) {
-            match self.slid(id, duplicate, terms).await {
+            let Some(later) = self.later_end(&duplicate, terms) else { return Ok(Admitted::Duplicate(duplicate)) };
+            match Box::pin(self.slid(id, duplicate, later)).await {
                 Met::Told(duplicate) => return Ok(Admitted::Duplicate(duplicate)),
                 Met::Moved(newer) => found = self.catch_up(id, newer).await?,
             }
@@ -190,23 +192,26 @@ impl Arbiter {
                 let pending = Pending::new(self, *id, &record, &terms.policy);
                 // What it was written over: a further attempt's, over the doubt that it knows of.
                 let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
-                match self.stands(id, expect, &record, &terms.policy, pending, now).await? {
+                match Box::pin(self.stands(id, expect, &record, &terms.policy, pending, now)).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
                     Written::Lost(newer) => Round::Again(newer),
                 }
             }
             Admission::Duplicate(duplicate) => {
                 self.remember(id, &duplicate);
-                match self.slid(id, duplicate, terms).await {
-                    Met::Told(duplicate) => Round::Told(Admitted::Duplicate(duplicate)),
-                    Met::Moved(newer) => Round::Again(newer),
+                match self.later_end(&duplicate, terms) {
+                    None => Round::Told(Admitted::Duplicate(duplicate)),
+                    Some(later) => match Box::pin(self.slid(id, duplicate, later)).await {
+                        Met::Told(duplicate) => Round::Told(Admitted::Duplicate(duplicate)),
+                        Met::Moved(newer) => Round::Again(newer),
+                    },
                 }
             }
             Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy, now).await? {
                 Written::Done => Round::Told(self.permit(*id, record, terms)),
                 Written::Lost(newer) => Round::Again(newer),
             },
-            Admission::Lapse { expect, record } => Round::Again(self.write_lapse(id, expect, record).await?),
+            Admission::Lapse { expect, record } => Round::Again(Box::pin(self.write_lapse(id, expect, record)).await?),
             Admission::Untimely(untimely) => match Box::pin(self.what_is_known(id, &terms.policy)).await? {
                 None => Round::Told(Admitted::Untimely(untimely)),
                 known => Round::Again(known),

@@ -17,11 +17,17 @@ pub(super) enum Met {
 }
 
 impl Arbiter {
-    /// A duplicate is about to be told of what was found. If that is an outcome whose window slides, its end moves first.
-    pub(super) async fn slid(&self, id: &OperationId, duplicate: Duplicate, terms: &Terms) -> Met {
+    /// A duplicate is about to be told of what was found. If that is an outcome whose window slides, its end moves first:
+    /// to where this record has it.
+    pub(super) fn later_end(&self, duplicate: &Duplicate, terms: &Terms) -> Option<Record> {
+        let Duplicate::Completed(found) = duplicate else { return None };
+        slide(found, &terms.policy, self.shared().clock.now_lately())
+    }
+
+    /// Moves the end of the outcome that this duplicate is about to be told of.
+    pub(super) async fn slid(&self, id: &OperationId, duplicate: Duplicate, later: Record) -> Met {
         let shared = self.shared();
         let Duplicate::Completed(found) = &duplicate else { return Met::Told(duplicate) };
-        let Some(later) = slide(found, &terms.policy, shared.clock.now_lately()) else { return Met::Told(duplicate) };
         match self.timed(StoreOp::Renew, self.store().write(id, Expect::Fence(found.fence), &later)).await {
             Ok(Written::Done) => {
                 shared.dispatched.stays(id, later.fence.attempt, later.expires);

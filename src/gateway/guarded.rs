@@ -22,7 +22,6 @@ use super::settings::{ForwardedKey, Guard, Mode, OnInFlight, SafeMethods, StoreF
 use super::tally::Tally;
 use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
-use crate::boxed::in_box;
 use crate::clock::Clock;
 use crate::keys::{self, Caller, Head, Named};
 use crate::machine::{Arrival, Duplicate};
@@ -153,8 +152,7 @@ impl Gateway {
         let mut queue = waits.then(|| Queue::new(guard.patience));
         let mut asks = guard.probing.is_some();
         loop {
-            // Boxed: it is over before the request is sent.
-            let admitted = match in_box(|| self.arbiter.admit(arrival, &guarded.terms)).await {
+            let admitted = match self.arbiter.admit(arrival, &guarded.terms).await {
                 Ok(Admitted::Proceed(permit)) => return Ok(Ruling::Act { permit, seen: true }),
                 Ok(told) => told,
                 Err(error) => Box::pin(self.admit_unseen(guarded, arrival, &error)).await?,
