@@ -27,21 +27,21 @@ fn encoded(route: &str) -> (Codec, Vec<u8>) {
 }
 
 #[library_benchmark]
-#[bench::claim(args = ("create-order",), setup = records, config = at_most(1_230))]
+#[bench::claim(args = ("create-order",), setup = records, config = at_most(1_040))]
 fn encode_claim((codec, claim, completed): (Codec, Record, Record)) -> (Codec, Record, Record, Vec<u8>) {
     let bytes = codec.encode(&ID, black_box(&claim)).unwrap();
     (codec, claim, completed, black_box(bytes))
 }
 
 #[library_benchmark]
-#[bench::answer_of_400_bytes(args = ("create-order",), setup = records, config = at_most(1_830))]
+#[bench::answer_of_400_bytes(args = ("create-order",), setup = records, config = at_most(1_220))]
 fn encode((codec, claim, completed): (Codec, Record, Record)) -> (Codec, Record, Record, Vec<u8>) {
     let bytes = codec.encode(&ID, black_box(&completed)).unwrap();
     (codec, claim, completed, black_box(bytes))
 }
 
 #[library_benchmark]
-#[bench::answer_of_400_bytes(args = ("create-order",), setup = encoded, config = at_most(3_130))]
+#[bench::answer_of_400_bytes(args = ("create-order",), setup = encoded, config = at_most(1_640))]
 fn decode((codec, bytes): (Codec, Vec<u8>)) -> (Codec, Vec<u8>, Record) {
     let record = codec.decode(&ID, black_box(&bytes)).unwrap();
     (codec, bytes, black_box(record))

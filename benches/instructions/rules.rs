@@ -72,14 +72,14 @@ fn known(route: &str) -> (Case, Arc<Record>) {
 }
 
 #[library_benchmark]
-#[bench::replay(args = ("create-order",), setup = known, config = at_most(410))]
+#[bench::replay(args = ("create-order",), setup = known, config = at_most(375))]
 fn admit_again((case, record): (Case, Arc<Record>)) -> (Case, Arc<Record>, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))
 }
 
 #[library_benchmark]
-#[bench::kept(args = ("create-order",), setup = case, config = at_most(1_890))]
+#[bench::kept(args = ("create-order",), setup = case, config = at_most(745))]
 fn settle_answered(case: Case) -> (Case, Settling) {
     let settling = settle(&case.claim, Some(black_box(&case.claim)), &case.ending, &case.policy, NOW);
     (case, black_box(settling))
