@@ -110,12 +110,3 @@ fn help_names_every_command_and_every_option_with_a_word_on_each() {
 fn is_described(line: &str, name: &str) -> bool {
     line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with("  ") && rest.trim().len() > 10)
 }
-
-/// It says what it gave, where it gave something.
-#[test]
-fn memory_comes_from_the_allocator_that_is_linked_in() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_oncegate"));
-    let output = command.arg("--version").env("MIMALLOC_SHOW_STATS", "1").output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.lines().any(|line| line.trim_start().starts_with("committed ")), "{told}");
-}
