@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::local::granted;
 use super::outcomes::Outcome as WaitingOutcome;
 use super::settling::settle_held;
 use super::told::Told;
@@ -52,16 +53,14 @@ impl Held {
     pub(super) fn new(arbiter: &Arbiter, id: OperationId, record: Record, terms: Arc<Terms>) -> Self {
         let told = arbiter.shared().lines.begin(id, record.fence.attempt);
         let held = Self { id, record, terms, settled: None, lost: false, told };
-        held.tell_lease();
+        held.is_written(arbiter);
         held
     }
 
-    /// Those who ask here for the operation need not ask the store while its lease holds.
-    fn tell_lease(&self) {
-        self.told.holds(match self.record.state {
-            State::InFlight { lease, .. } if !self.lost => Some(lease),
-            _ => None,
-        });
+    /// The store has just been heard of its record.
+    fn is_written(&self, arbiter: &Arbiter) {
+        let now = arbiter.shared().clock.now_lately();
+        self.told.grant(granted(&self.record, now).filter(|_| !self.lost).unwrap_or(Time(0)));
     }
 
     /// The attempt is over: whoever stands in line for it looks again.
@@ -86,7 +85,9 @@ impl Held {
     /// Extends the lease.
     pub(super) async fn renew(&mut self, arbiter: &Arbiter) -> Renewal {
         let renewal = self.try_renew(arbiter).await;
-        self.tell_lease();
+        if renewal != Renewal::Unanswered {
+            self.is_written(arbiter);
+        }
         renewal
     }
 

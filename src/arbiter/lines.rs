@@ -147,12 +147,23 @@ impl Lines {
         self.with(id, |shard| shard.get(id).is_some_and(|entry| entry.runs(attempt)))
     }
 
-    /// The attempt of the operation that runs here, if one does, and until when its lease holds.
+    /// The attempt of the operation that runs here, if one does, and until when the store need not be asked for it.
     pub(super) fn running(&self, id: &OperationId) -> Option<(AttemptId, Time)> {
         self.with(id, |shard| {
             let running = shard.get(id)?.running.as_ref()?;
-            Some((running.attempt, running.told.lease()))
+            Some((running.attempt, running.told.granted()))
         })
+    }
+
+    /// The store has this attempt on record, and need not be asked for it again until then.
+    pub(super) fn grant(&self, id: &OperationId, attempt: AttemptId, until: Time) {
+        self.with(id, |shard| {
+            if let Some(running) = shard.get(id).and_then(|entry| entry.running.as_ref())
+                && running.attempt == attempt
+            {
+                running.told.grant(until);
+            }
+        });
     }
 
     /// Whether an attempt of the operation runs here.

@@ -153,6 +153,7 @@ impl Arbiter {
                 return Ok(Admitted::Duplicate(duplicate));
             }
             found = self.seen_before(id).await?;
+            self.heard_of(id, found.as_deref());
         } else if perhaps_seen {
             found = self.seen_before(id).await?;
         }

@@ -13,24 +13,24 @@ const MISSED: u8 = 1;
 /// The gateway stops and has no time left: once said, it stays so.
 const GIVEN_UP: u8 = 2;
 
-/// What an attempt is told, and how long its lease holds.
+/// What an attempt is told, and until when others need not ask the store for it.
 #[derive(Default)]
 pub struct Told {
     said: AtomicU8,
     listener: AtomicWaker,
-    /// In the store's time; 0 while it is not known to hold.
-    lease: AtomicU64,
+    /// In the store's time; 0 while nothing is known.
+    granted: AtomicU64,
 }
 
 impl Told {
-    /// The attempt's lease holds until then, in the store too; with none it is lost.
-    pub(super) fn holds(&self, lease: Option<Time>) {
-        self.lease.store(lease.map_or(0, |lease| lease.0), Ordering::Relaxed);
+    /// Until then it is taken for granted that the store has the attempt on record, and that its lease holds.
+    pub(super) fn grant(&self, until: Time) {
+        self.granted.store(until.0, Ordering::Relaxed);
     }
 
-    /// Until when its lease holds.
-    pub(super) fn lease(&self) -> Time {
-        Time(self.lease.load(Ordering::Relaxed))
+    /// Until when that is taken for granted.
+    pub(super) fn granted(&self) -> Time {
+        Time(self.granted.load(Ordering::Relaxed))
     }
 
     pub(super) fn is_missed(&self) {

@@ -93,7 +93,7 @@ pub enum Answer {
     TooLarge {
         /// The original status.
         status: u16,
-        /// The original `Location`, if there was one, in memory of its own.
+        /// The original `Location`, if there was one, holding no buffer that was read into.
         location: Option<Bytes>,
     },
     /// An operator stated that the operation was executed; nobody knows the answer.

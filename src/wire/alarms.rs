@@ -103,15 +103,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_timer_that_is_kept_holds_no_task() {
-        let (alarms, task) = (Alarms::default(), Arc::new(Task));
-        let waker = Arc::clone(&task).into();
-        let mut lent = alarms.lend();
-        let late = Clock::instant() + Duration::from_mins(1);
-        assert!(lent.poll_until(&mut Context::from_waker(&waker), late).is_pending());
-        drop(waker);
-        assert!(Arc::strong_count(&task) > 1);
-        drop(lent);
-        assert_eq!((Arc::strong_count(&task), kept(alarms)), (1, 1));
+        let now = Clock::instant();
+        for (at, rings) in [(now + Duration::from_mins(1), false), (now, true)] {
+            let (alarms, task) = (Alarms::default(), Arc::new(Task));
+            let waker = Arc::clone(&task).into();
+            let mut lent = alarms.lend();
+            let mut asked = || lent.poll_until(&mut Context::from_waker(&waker), at).is_ready();
+            while asked() != rings {
+                tokio::task::yield_now().await;
+            }
+            drop(waker);
+            assert!(Arc::strong_count(&task) > 1);
+            drop(lent);
+            assert_eq!((Arc::strong_count(&task), kept(alarms)), (1, 1), "{rings}");
+        }
     }
 
     #[tokio::test]

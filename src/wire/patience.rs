@@ -44,15 +44,15 @@ impl Alarm {
         if !sleep.is_elapsed() && self.task == Some(Sign::of(cx.waker())) {
             return Poll::Pending;
         }
+        // A timer that is asked keeps the task, also one that rings.
+        self.task = Some(Sign::of(cx.waker()));
         while ring(sleep, cx).is_ready() {
             if Clock::instant() >= at {
-                self.task = None;
                 return Poll::Ready(());
             }
             // It was set to an earlier time, which nobody waits for any longer.
             sleep.as_mut().reset(wanted);
         }
-        self.task = Some(Sign::of(cx.waker()));
         Poll::Pending
     }
 

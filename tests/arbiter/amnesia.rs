@@ -9,6 +9,8 @@ use oncegate::machine::{Cause, Duplicate, Ending, InDoubt, Record, Settled, Stat
 use crate::ward::{CACHE, LEASE, RETENTION, Ward, answered, arrival, id};
 use crate::watched::Fault;
 
+/// So long the gateway takes for granted that the store has what it was heard to have.
+const FRESH: Duration = Duration::from_secs(1);
 const AMNESIA: &str = "oncegate_store_amnesia_total";
 
 async fn stored(ward: &Ward) -> Record {
@@ -75,7 +77,10 @@ async fn a_lost_reservation_of_a_running_attempt_stands_again_and_its_answer_cou
         if heartbeat {
             assert_eq!(permit.renew().await, Renewal::Held);
         } else {
+            ward.clock.advance(FRESH);
+            ward.store.calls();
             assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+            assert!(ward.store.calls() > 0, "it has missed the record");
             assert_eq!(permit.renew().await, Renewal::Held, "it recognises its own attempt");
         }
         assert!(matches!(elsewhere(&ward).await, Admitted::Duplicate(Duplicate::InFlight { .. })));
@@ -92,7 +97,10 @@ async fn nothing_is_written_for_an_attempt_that_still_runs_here_but_by_itself() 
     for ending in [Ending::NotSent, answered(&ward.terms, 422, 9)] {
         let permit = ward.permit(1).await;
         ward.store.lose(&id(1)).await;
+        ward.clock.advance(FRESH);
+        ward.store.calls();
         assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
+        assert!(ward.store.calls() > 0, "it has missed the record");
         assert_eq!(ward.store.look(&id(1)).await, None);
         assert!(permit.settle(ending).await.is_ok());
         assert_eq!(ward.metric(AMNESIA), 0.0);
@@ -196,10 +204,13 @@ async fn a_loss_in_the_midst_of_two_equal_claims_lets_one_run() {
     let ward = Ward::plain();
     let first = ward.permit(1).await;
     ward.store.lose(&id(1)).await;
+    ward.clock.advance(FRESH);
+    ward.store.calls();
     let (arbiter, terms) = (Arc::clone(ward.arbiter()), ward.terms.clone());
     let both = tokio::join!(async { arbiter.admit(&arrival(1, 0), &terms).await.unwrap() }, async {
         arbiter.admit(&arrival(1, 0), &terms).await.unwrap()
     });
+    assert!(ward.store.calls() >= 4, "each has looked, and then claimed");
     for told in [both.0, both.1] {
         assert!(matches!(told, Admitted::Duplicate(Duplicate::InFlight { .. })));
     }

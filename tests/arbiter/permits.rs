@@ -43,7 +43,7 @@ async fn a_first_request_costs_two_calls_and_what_is_known_here_none() {
     let permit = ward.permit(1).await;
     assert_eq!(ward.store.calls(), 1, "one call before the request is forwarded");
     assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
-    assert_eq!(ward.store.calls(), 0, "what runs here this gateway knows");
+    assert_eq!(ward.store.calls(), 0, "what has just begun here this gateway knows");
     assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))));
     assert_eq!(ward.store.calls(), 1, "and one after it");
     for _ in 0..10 {
@@ -64,17 +64,26 @@ async fn a_first_request_costs_two_calls_and_what_is_known_here_none() {
 }
 
 #[tokio::test]
-async fn what_runs_here_is_known_only_while_its_lease_holds() {
+async fn what_runs_here_is_known_for_a_second_and_while_its_lease_holds() {
     let ward = Ward::new(2, InDoubt::Hold, 0);
     let mut permit = ward.permit(1).await;
+    ward.store.calls();
+    let costs = async |calls, why| {
+        assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }), "{why}");
+        assert_eq!(ward.store.calls(), calls, "{why}");
+    };
+    costs(0, "it has just been written").await;
+    ward.clock.advance(Duration::from_secs(1));
+    costs(1, "the store may have lost it since").await;
+    costs(0, "it has not").await;
     ward.clock.advance(LEASE / 2);
     assert_eq!(permit.renew().await, Renewal::Held);
-    ward.clock.advance(LEASE * 3 / 4);
     ward.store.calls();
-    assert!(matches!(ward.duplicate(1).await, Duplicate::InFlight { .. }));
-    assert_eq!(ward.store.calls(), 0, "renewed, it holds for longer than it did at first");
-    ward.clock.advance(LEASE / 4);
-    assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }), "that may be a doubt by now");
+    costs(0, "it is renewed").await;
+    ward.clock.advance(LEASE * 29 / 30);
+    costs(1, "that was long ago").await;
+    ward.clock.advance(LEASE / 30);
+    assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }), "less than a second, but its lease is over");
     assert_eq!(permit.renew().await, Renewal::Lost);
     assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }));
     assert!(matches!(permit.settle(answered(&ward.terms, 201, 9)).await, Ok(Settled::Kept(_))), "late");
@@ -248,7 +257,7 @@ async fn a_completion_wakes_everyone_in_line_once_and_costs_no_further_call() {
     ward.store.calls();
     let line = Line::of(&ward, 50);
     line.all_wait(50).await;
-    assert_eq!(ward.store.calls(), 0, "this gateway knows what runs here");
+    assert_eq!(ward.store.calls(), 0, "this gateway knows what has just begun here");
     assert!(permit.settle(answered(&ward.terms, 201, 9)).await.is_ok());
     for waiter in line.waiters {
         let (asked, admitted) = soon(waiter).await;

@@ -62,7 +62,7 @@ fn a_duplicate_during_the_attempt_is_refused_or_waits() {
             upstream.wait_for_requests(1);
             if waits {
                 let second = scope.spawn(|| gateway.send(&call));
-                // The waiter stands in line before the gate opens: it has been admitted as a duplicate by then.
+                // It has come as far as the filter, and stands in line at once after that.
                 gateway.wait_for_metric(r#"oncegate_filter_checks_total{answer="new"}"#, 2.0);
                 gate.open();
                 assert!(second.join().unwrap().is_replay());

@@ -59,7 +59,7 @@ pub fn replayed(recorded: &Recorded, allow: &[HeaderName], origin: Option<&Heade
         }
         let name = heads::name(name)?;
         bound |= is_bound(&name);
-        headers.append(name, HeaderValue::from_maybe_shared(value).ok()?);
+        headers.try_append(name, HeaderValue::from_maybe_shared(value).ok()?).ok()?;
     }
     if bound && (first.is_none() || first.as_deref() != origin.map(HeaderValue::as_bytes)) {
         let free = headers.iter().filter(|(name, _)| !is_bound(name));
