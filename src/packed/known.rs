@@ -28,7 +28,7 @@ pub const COMMON_NAMES: [&str; 20] = [
 /// The byte that stands for the first of the common fields, name and value both.
 pub(super) const FIRST_FIELD: u8 = 0x80;
 
-/// Fields that are stored as their place in this list, from [`FIRST_FIELD`] on.
+/// Fields that are stored as their place in this list, from `FIRST_FIELD` on.
 pub const COMMON_FIELDS: [(&str, &str); 16] = [
     ("content-type", "application/json"),
     ("content-type", "application/json; charset=utf-8"),
