@@ -136,6 +136,7 @@ impl Held {
         if let Some(settled) = self.settled {
             return Ok(settled);
         }
+        self.told.ends();
         let settled = settle_held(arbiter, &self.id, &self.record, ending, &self.terms.policy).await?;
         Ok(*self.settled.insert(settled))
     }

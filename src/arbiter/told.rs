@@ -12,6 +12,8 @@ use crate::machine::Time;
 const MISSED: u8 = 1;
 /// The gateway stops and has no time left: once said, it stays so.
 const GIVEN_UP: u8 = 2;
+/// Its outcome is on its way into the store, and others may know it before this gateway does: it stays so.
+const ENDS: u8 = 4;
 
 /// What an attempt is told, and until when others need not ask the store for it.
 #[derive(Default)]
@@ -30,7 +32,12 @@ impl Told {
 
     /// Until when that is taken for granted.
     pub(super) fn granted(&self) -> Time {
-        Time(self.granted.load(Ordering::Relaxed))
+        if self.said.load(Ordering::Acquire) & ENDS == 0 { Time(self.granted.load(Ordering::Relaxed)) } else { Time(0) }
+    }
+
+    /// From now on nothing is taken for granted.
+    pub(super) fn ends(&self) {
+        self.said.fetch_or(ENDS, Ordering::AcqRel);
     }
 
     pub(super) fn is_missed(&self) {
