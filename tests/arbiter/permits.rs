@@ -10,6 +10,7 @@ use oncegate::machine::{Arrival, Cause, Duplicate, Ending, InDoubt, Print, Recor
 use tokio::task::JoinHandle;
 
 use crate::ward::{CACHE, LEASE, NAMESPACE, RETENTION, Ward, answered, arrival, id, namespaces};
+use crate::watched::Fault;
 
 /// What is waited for at most. Reaching it is a failed test.
 const SOON: Duration = Duration::from_secs(10);
@@ -100,6 +101,20 @@ async fn what_runs_here_is_not_known_of_a_lease_that_was_lost() {
     assert_eq!(permit.renew().await, Renewal::Lost);
     assert!(matches!(ward.duplicate(1).await, Duplicate::InDoubt { .. }));
     drop(permit);
+}
+
+/// Its reply may be on its way for long, and another gateway may have told of the outcome.
+#[tokio::test]
+async fn what_ends_here_is_asked_for_before_that_is_heard() {
+    let ward = Ward::new(2, InDoubt::Hold, 0);
+    let permit = ward.permit(1).await;
+    ward.store.fail([Fault::Hangs]);
+    let settling = tokio::spawn(permit.settle(answered(&ward.terms, 201, 9)));
+    while !matches!(ward.store.look(&id(1)).await.unwrap().state, State::Completed { .. }) {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(ward.duplicate(1).await, Duplicate::Completed(_)));
+    settling.abort();
 }
 
 #[tokio::test]
