@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 #![expect(clippy::float_cmp, reason = "counters are whole numbers")]
 
+#[path = "support/alike.rs"]
+mod alike;
 #[path = "arbiter/amnesia.rs"]
 mod amnesia;
 #[path = "arbiter/claims.rs"]

@@ -1,7 +1,11 @@
 //! The rules against a small model of their own, and the cases that matter most by name. Not the simulation.
 
+#[path = "support/alike.rs"]
+mod alike;
 #[path = "machine/cases.rs"]
 mod cases;
+#[path = "machine/compared.rs"]
+mod compared;
 #[path = "machine/model.rs"]
 mod model;
 #[path = "machine/pair.rs"]

@@ -3,6 +3,8 @@
 //!
 //! `ONCEGATE_SIM_SEEDS=n` runs more seeds; `ONCEGATE_SIM_SEED=n` replays one and prints its trace.
 
+#[path = "support/alike.rs"]
+mod alike;
 #[path = "simulation/audit.rs"]
 mod audit;
 #[path = "simulation/dice.rs"]

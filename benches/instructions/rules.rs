@@ -58,7 +58,7 @@ fn answer() -> Recorded {
 }
 
 #[library_benchmark]
-#[bench::claim(args = ("create-order",), setup = case, config = at_most(420))]
+#[bench::claim(args = ("create-order",), setup = case, config = at_most(530))]
 fn admit_first(case: Case) -> (Case, Admission) {
     let admission = admit(black_box(None), &case.arrival, &case.policy, ATTEMPT, NOW);
     (case, black_box(admission))
@@ -72,7 +72,7 @@ fn known(route: &str) -> (Case, Arc<Record>) {
 }
 
 #[library_benchmark]
-#[bench::replay(args = ("create-order",), setup = known, config = at_most(375))]
+#[bench::replay(args = ("create-order",), setup = known, config = at_most(490))]
 fn admit_again((case, record): (Case, Arc<Record>)) -> (Case, Arc<Record>, Admission) {
     let admission = admit(Some(black_box(&record)), &case.arrival, &case.policy, AttemptId([0xB2; 16]), NOW);
     (case, record, black_box(admission))

@@ -9,6 +9,7 @@ use oncegate::keys::{
     ClientPiece, ClientPrints, ClientWord, FingerprintSettings, Framed, Hashed, Named, Naming, Refusal, Request,
     Settings, Source, explain,
 };
+use oncegate::machine::Salt;
 use sha2::{Digest, Sha256};
 
 use super::dice::Dice;
@@ -17,6 +18,8 @@ use super::view::{post, settings};
 const PRINT: HeaderName = HeaderName::from_static("x-request-fingerprint");
 const TIMESTAMP: HeaderName = HeaderName::from_static("x-request-timestamp");
 const TIME: &str = "1790000000000";
+/// Nothing here is recorded.
+const SALT: Salt = Salt([0; 8]);
 /// No fingerprint of anything that will be met.
 const NONE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const PARTS: [&str; 9] = ["version", "method", "path", "query", "type", "coding", "form", "body", "timestamp"];
@@ -72,10 +75,10 @@ fn verify(request: &Request, print: &str, time: &str) -> Result<(), Refusal> {
     let request = signed(request, print, time);
     let explained = explain(&route(ClientWord::Verify), &request).ok().and_then(|it| it.client);
     let naming = Naming::new(route(ClientWord::Verify));
-    let named = naming.identify(&request);
+    let named = naming.identify(&request, SALT);
     assert_eq!(named.as_ref().err(), explained.and_then(|client| client.refusal).as_ref(), "both judge alike");
     let trusting = Naming::new(route(ClientWord::Trust));
-    let trusted = trusting.identify(&request);
+    let trusted = trusting.identify(&request, SALT);
     assert!(matches!(trusted, Ok(Named::Operation(_))), "{trusted:?}");
     named.map(|_| ())
 }
@@ -146,11 +149,11 @@ fn as_time(value: &HeaderValue) {
     let mut request = signed(&post("", b""), NONE, TIME);
     request.headers.insert(TIMESTAMP, value.clone());
     let naming = Naming::new(route(ClientWord::Trust));
-    let told = naming.identify(&request).map(drop);
+    let told = naming.identify(&request, SALT).map(drop);
     assert_eq!(told.is_ok(), is_time, "{value:?}");
     assert!(is_time || matches!(told, Err(Refusal::TimestampInvalid(_))), "{told:?}");
     request.headers.append(TIMESTAMP, value.clone());
-    assert!(matches!(naming.identify(&request), Err(Refusal::TimestampInvalid(_))));
+    assert!(matches!(naming.identify(&request, SALT), Err(Refusal::TimestampInvalid(_))));
 }
 
 /// A fingerprint has one spelling: 64 digits, in lower case.
@@ -160,7 +163,7 @@ fn as_print(value: &HeaderValue) {
     let mut request = signed(&post("", b""), NONE, TIME);
     request.headers.insert(PRINT, value.clone());
     let naming = Naming::new(route(ClientWord::Trust));
-    let told = naming.identify(&request);
+    let told = naming.identify(&request, SALT);
     assert_eq!(told.is_ok(), is_print, "{value:?}");
     assert!(is_print || matches!(told, Err(Refusal::FingerprintInvalid(_))), "{told:?}");
 }

@@ -3,8 +3,8 @@
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use oncegate::machine::{
-    Answer, AttemptId, Cause, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record, Recorded, State, Time,
-    Witness,
+    Answer, AttemptId, Cause, Fence, NamespaceTag, OperationId, Print, Prints, Probe, RawPrint, Record, Recorded,
+    State, Time, Witness,
 };
 use oncegate::store::codec::{Codec, CodecError, FENCE_PREFIX_LEN, Key, Keyring, SECRET_LEN, fence_prefix};
 
@@ -105,7 +105,7 @@ fn record(from: &mut Unstructured<'_>) -> Result<Record> {
     Ok(Record {
         fence: Fence { attempt: AttemptId(from.arbitrary()?), version: from.arbitrary()? },
         number: from.arbitrary()?,
-        prints: Prints { raw: print(from)?, canonical: print(from)?, settings: from.arbitrary()? },
+        prints: Prints { raw: RawPrint(from.arbitrary()?), canonical: print(from)?, settings: from.arbitrary()? },
         credentials: if from.arbitrary()? { Some(print(from)?) } else { None },
         namespace: NamespaceTag(from.arbitrary()?),
         expires: time(from)?,

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use super::Arbiter;
 use super::dispatched::Known;
 use crate::machine::{
-    Answer, AttemptId, Expect, Fence, NamespaceTag, OperationId, Policy, Print, Prints, Record, Settled, State, Time,
-    asked_by, recall,
+    Answer, Arrival, AttemptId, Expect, Fence, NamespaceTag, OperationId, Policy, Print, Prints, RawPrint, Record,
+    Settled, State, Time, asked_by, recall,
 };
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
@@ -25,12 +25,12 @@ impl Arbiter {
     /// is free. If its record was lost, its own heartbeat, which is called for, or its outcome writes it again.
     pub(super) async fn instead(
         &self,
-        id: &OperationId,
+        arrival: &Arrival<'_>,
         known: &Known,
-        claim: &Record,
         policy: &Policy,
     ) -> Result<Option<Arc<Record>>, StoreError> {
-        let lost = asked_by(known.record.clone(), claim);
+        let id = &arrival.operation;
+        let lost = asked_by(known.record.clone(), arrival);
         if !known.running {
             return self.recall(id, Expect::Absent, &lost, policy).await;
         }
@@ -167,12 +167,11 @@ fn note_id(id: &OperationId) -> OperationId {
 
 /// A record that says only when it was written. It belongs to no route, so that no sweep and no list shows it.
 fn note(expires: Time, now: Time) -> Record {
-    let none = Print([0; 16]);
     Record {
         fence: Fence { attempt: AttemptId(rand::random()), version: 1 },
         number: 0,
         state: State::Completed { at: now, answer: Answer::Unseen },
-        prints: Prints { raw: none, canonical: none, settings: 0 },
+        prints: Prints { raw: RawPrint([0; 16]), canonical: Print([0; 16]), settings: 0 },
         credentials: None,
         namespace: NamespaceTag(0),
         expires,

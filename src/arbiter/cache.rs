@@ -79,7 +79,7 @@ impl ReplayCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints, Recorded, Witness};
+    use crate::machine::{AttemptId, Fence, NamespaceTag, Print, Prints, RawPrint, Recorded, Witness};
 
     fn completed(body: &[u8]) -> Record {
         let recorded = Recorded::new(200, [("x-own", "1")], body);
@@ -87,7 +87,7 @@ mod tests {
             fence: Fence { attempt: AttemptId([1; 16]), version: 2 },
             number: 1,
             state: State::Completed { at: Time(0), answer: Answer::Recorded(recorded) },
-            prints: Prints { raw: Print([0; 16]), canonical: Print([0; 16]), settings: 0 },
+            prints: Prints { raw: RawPrint([0; 16]), canonical: Print([0; 16]), settings: 0 },
             credentials: None,
             namespace: NamespaceTag(0),
             expires: Time(100_000_000),

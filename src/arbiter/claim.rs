@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Arbiter;
 use super::unconfirmed::Pending;
-use crate::machine::{AttemptId, Expect, OperationId, Policy, Record, Time, asked_by};
+use crate::machine::{Arrival, AttemptId, Expect, OperationId, Policy, Record, Time, asked_by};
 use crate::store::{StoreError, Written};
 use crate::telemetry::StoreOp;
 
@@ -13,16 +13,17 @@ impl Arbiter {
     /// what the claim has lost to.
     pub(super) async fn claim(
         self: &Arc<Self>,
-        id: &OperationId,
+        arrival: &Arrival<'_>,
         expect: Expect,
         record: &Record,
         policy: &Arc<Policy>,
         now: Time,
     ) -> Result<Written, StoreError> {
+        let id = &arrival.operation;
         if expect == Expect::Absent
             && let Some(known) = self.shared.dispatched.known(id, now)
         {
-            return Box::pin(self.instead(id, &known, record, policy)).await.map(Written::Lost);
+            return Box::pin(self.instead(arrival, &known, policy)).await.map(Written::Lost);
         }
         // If this future is dropped or the call fails, the claim may be written all the same.
         let pending = Pending::new(self, *id, record, policy);
@@ -37,7 +38,7 @@ impl Arbiter {
             Err(error) => return Err(error),
         };
         match written {
-            Written::Done => self.stands(id, expect, record, policy, pending, now).await,
+            Written::Done => self.stands(arrival, expect, record, policy, pending, now).await,
             Written::Lost(newer) => {
                 pending.answered();
                 Ok(Written::Lost(newer))
@@ -49,13 +50,14 @@ impl Arbiter {
     /// the two looks and lost or freed since. Then nobody acts on the claim.
     pub(super) async fn stands(
         self: &Arc<Self>,
-        id: &OperationId,
+        arrival: &Arrival<'_>,
         expect: Expect,
         claim: &Record,
         policy: &Arc<Policy>,
         pending: Pending<'_>,
         now: Time,
     ) -> Result<Written, StoreError> {
+        let id = &arrival.operation;
         let dispatched = &self.shared.dispatched;
         if !self.may_act_on(id, expect) {
             // Dropped unanswered, the claim is withdrawn as one that nobody acts on.
@@ -78,7 +80,7 @@ impl Arbiter {
                 Ok(Written::Lost(self.running(id, policy)))
             }
             Some(known) => {
-                let lost = asked_by(known.record, claim);
+                let lost = asked_by(known.record, arrival);
                 let found = Box::pin(self.recall(id, Expect::Fence(claim.fence), &lost, policy)).await?;
                 pending.answered();
                 Ok(Written::Lost(found))

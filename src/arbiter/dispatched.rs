@@ -299,6 +299,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::RawPrint;
 
     const NOW: Time = Time(10_000);
     const ATTEMPT: AttemptId = AttemptId([3; 16]);
@@ -315,7 +316,7 @@ mod tests {
             fence: Fence { attempt: ATTEMPT, version: 1 },
             number: 2,
             state: State::InFlight { since: Time(9_000), lease: Time(9_000) },
-            prints: Prints { raw: Print([1; 16]), canonical: Print([2; 16]), settings: 3 },
+            prints: Prints { raw: RawPrint([1; 16]), canonical: Print([2; 16]), settings: 3 },
             credentials: Some(Print([4; 16])),
             namespace: NamespaceTag(5),
             expires: Time(expires),

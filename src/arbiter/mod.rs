@@ -193,7 +193,7 @@ impl Arbiter {
                 let pending = Pending::new(self, *id, &record, &terms.policy);
                 // What it was written over: a further attempt's, over the doubt that it knows of.
                 let expect = if record.number == 1 { Expect::Absent } else { Expect::Fence(record.fence) };
-                match Box::pin(self.stands(id, expect, &record, &terms.policy, pending, now)).await? {
+                match Box::pin(self.stands(arrival, expect, &record, &terms.policy, pending, now)).await? {
                     Written::Done => Round::Told(self.permit(*id, record, terms)),
                     Written::Lost(newer) => Round::Again(newer),
                 }
@@ -208,10 +208,12 @@ impl Arbiter {
                     },
                 }
             }
-            Admission::Claim { expect, record } => match self.claim(id, expect, &record, &terms.policy, now).await? {
-                Written::Done => Round::Told(self.permit(*id, record, terms)),
-                Written::Lost(newer) => Round::Again(newer),
-            },
+            Admission::Claim { expect, record } => {
+                match self.claim(arrival, expect, &record, &terms.policy, now).await? {
+                    Written::Done => Round::Told(self.permit(*id, record, terms)),
+                    Written::Lost(newer) => Round::Again(newer),
+                }
+            }
             Admission::Lapse { expect, record } => Round::Again(Box::pin(self.write_lapse(id, expect, record)).await?),
             Admission::Untimely(untimely) => match Box::pin(self.what_is_known(id, &terms.policy)).await? {
                 None => Round::Told(Admitted::Untimely(untimely)),

@@ -202,7 +202,8 @@ mod tests {
     use crate::arbiter::Shared;
     use crate::clock::Clock;
     use crate::machine::{
-        Admission, Arrival, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, Window, admit,
+        Admission, Arrival, Comparable, Expect, Fence, InDoubt, NamespaceTag, Outcomes, Preset, Print, Record, Salt,
+        Window, admit,
     };
     use crate::store::codec::CodecError;
     use crate::store::filter::{Filter, Settings};
@@ -265,9 +266,21 @@ mod tests {
         })
     }
 
+    /// A request like any other.
+    struct Any;
+
+    impl Comparable for Any {
+        fn raw(&self, _: Salt) -> [u8; 8] {
+            [0; 8]
+        }
+
+        fn canonical(&self) -> Print {
+            Print([0; 16])
+        }
+    }
+
     fn claim(id: OperationId, policy: &Policy) -> Record {
-        let print = Print([0; 16]);
-        let arrival = Arrival::new(id, NamespaceTag(0), print, 0, None, move || print);
+        let arrival = Arrival::new(id, NamespaceTag(0), Salt([0; 8]), 0, None, Any);
         match admit(None, &arrival, policy, AttemptId(rand::random()), Time(1_000)) {
             Admission::Claim { record, .. } => record,
             other => panic!("{other:?}"),

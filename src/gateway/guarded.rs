@@ -24,7 +24,7 @@ use super::{Answer, Gateway, Guarded, Routed};
 use crate::arbiter::{Admitted, Permit};
 use crate::clock::Clock;
 use crate::keys::{self, Caller, Head, Named};
-use crate::machine::{Arrival, Duplicate};
+use crate::machine::{Arrival, Duplicate, Salt};
 use crate::store::StoreError;
 use crate::telemetry::{Timeout, Verdict};
 use crate::upstream::Outgoing;
@@ -70,7 +70,8 @@ impl Gateway {
                 break 'instead whole(read, instead.ok_or(Problem::Overloaded("buffered bodies"))?);
             };
             let request = routed.target.request(head, read.bytes.clone(), caller);
-            let arrival = match guarded.naming.identify_after(shown, &request) {
+            let salt = Salt(rand::random::<u64>().to_be_bytes());
+            let arrival = match guarded.naming.identify_after(shown, &request, salt) {
                 Ok(Named::Operation(arrival)) => arrival,
                 named => {
                     let verdict = unnamed(named, instead)?;

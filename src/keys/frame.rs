@@ -3,9 +3,10 @@
 
 use sha2::{Digest, Sha256};
 
-pub(super) use super::hasher::Hash;
 use super::hasher::Hasher;
-use crate::machine::Print;
+pub(super) use super::hasher::{Hash, Pieces};
+use super::keyed::Keyed;
+use crate::machine::{Print, Salt};
 
 /// One thing that went into a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +30,9 @@ pub enum Hashed {
     Digest(Vec<u8>, Vec<Framed>),
 }
 
-/// A SHA-256 over framed parts. One that is shown remembers them, by the names that they are given in between.
-pub(super) struct Frame {
-    hasher: Hasher,
+/// A hash over framed parts, mostly SHA-256. One that is shown remembers them, by the names that they are given in between.
+pub(super) struct Frame<H = Hasher> {
+    hasher: H,
     shown: Option<Box<Shown>>,
 }
 
@@ -66,6 +67,28 @@ impl Frame {
         frame
     }
 
+    /// A part that is the digest of other parts.
+    pub(super) fn digest(&mut self, mut inner: Self) {
+        let framed = inner.take_shown();
+        let digest = inner.finish();
+        self.hasher.add_framed(&digest);
+        if let Some(shown) = &mut self.shown {
+            shown.show(Hashed::Digest(digest.to_vec(), framed));
+        }
+    }
+
+    #[inline]
+    pub(super) fn finish(mut self) -> Hash {
+        self.hasher.finish()
+    }
+
+    /// What was framed so far; nothing unless it is shown.
+    pub(super) fn take_shown(&mut self) -> Vec<Framed> {
+        self.shown.take().map(|shown| shown.framed).unwrap_or_default()
+    }
+}
+
+impl<H: Pieces> Frame<H> {
     /// Says what the next parts are.
     #[inline]
     pub(super) fn label(&mut self, label: &'static str) -> &mut Self {
@@ -94,16 +117,6 @@ impl Frame {
         }
     }
 
-    /// A part that is the digest of other parts.
-    pub(super) fn digest(&mut self, mut inner: Self) {
-        let framed = inner.take_shown();
-        let digest = inner.finish();
-        self.hasher.add_framed(&digest);
-        if let Some(shown) = &mut self.shown {
-            shown.show(Hashed::Digest(digest.to_vec(), framed));
-        }
-    }
-
     /// How many parts of a kind follow.
     #[inline]
     pub(super) fn count(&mut self, count: usize) {
@@ -126,16 +139,6 @@ impl Frame {
         self.count(parts.len());
         parts.for_each(|part| self.part(part));
     }
-
-    #[inline]
-    pub(super) fn finish(mut self) -> Hash {
-        self.hasher.finish()
-    }
-
-    /// What was framed so far; nothing unless it is shown.
-    pub(super) fn take_shown(&mut self) -> Vec<Framed> {
-        self.shown.take().map(|shown| shown.framed).unwrap_or_default()
-    }
 }
 
 impl Shown {
@@ -154,6 +157,15 @@ impl Shown {
 #[inline]
 pub(super) fn hash(domain: &str, fill: impl FnOnce(&mut Frame)) -> Hash {
     let mut frame = Frame { hasher: Hasher::new(), shown: None };
+    frame.part(domain);
+    fill(&mut frame);
+    frame.hasher.finish()
+}
+
+/// The keyed hash of a frame that is filled in here.
+#[inline]
+pub(super) fn keyed(salt: Salt, domain: &str, fill: impl FnOnce(&mut Frame<Keyed>)) -> [u8; 8] {
+    let mut frame = Frame { hasher: Keyed::new(salt), shown: None };
     frame.part(domain);
     fill(&mut frame);
     frame.hasher.finish()

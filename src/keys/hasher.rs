@@ -13,6 +13,18 @@ const HELD: usize = 4 * BLOCK;
 const BEGIN: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
+/// What hashes bytes that come in pieces.
+pub(super) trait Pieces {
+    fn add(&mut self, bytes: &[u8]);
+
+    /// The length of these bytes, as eight of them with the highest first, and the bytes.
+    #[inline]
+    fn add_framed(&mut self, bytes: &[u8]) {
+        self.add(&(bytes.len() as u64).to_be_bytes());
+        self.add(bytes);
+    }
+}
+
 /// A SHA-256 on its way.
 pub(super) struct Hasher {
     state: [u32; 8],
@@ -27,34 +39,6 @@ impl Hasher {
     #[inline]
     pub(super) fn new() -> Self {
         Self { state: BEGIN, blocks: 0, held: [0; HELD + BLOCK], length: 0 }
-    }
-
-    #[inline]
-    pub(super) fn add(&mut self, bytes: &[u8]) {
-        let end = self.length + bytes.len();
-        if let Some(place) = self.held[..HELD].get_mut(self.length..end) {
-            place.copy_from_slice(bytes);
-            self.length = end;
-        } else {
-            self.overflow(bytes);
-        }
-    }
-
-    /// The length of these bytes, as eight of them with the highest first, and the bytes.
-    #[inline]
-    pub(super) fn add_framed(&mut self, bytes: &[u8]) {
-        let end = self.length + 8 + bytes.len();
-        let length = (bytes.len() as u64).to_be_bytes();
-        if let Some(place) = self.held[..HELD].get_mut(self.length..end)
-            && let Some((first, rest)) = place.split_first_chunk_mut()
-        {
-            *first = length;
-            rest.copy_from_slice(bytes);
-            self.length = end;
-        } else {
-            self.add(&length);
-            self.add(bytes);
-        }
     }
 
     /// The hash. Nothing more can be added.
@@ -94,6 +78,35 @@ impl Hasher {
         self.held[self.length + 1..end - 8].fill(0);
         self.held[end - 8..end].copy_from_slice(&bits.to_be_bytes());
         self.compress(end);
+    }
+}
+
+impl Pieces for Hasher {
+    #[inline]
+    fn add(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if let Some(place) = self.held[..HELD].get_mut(self.length..end) {
+            place.copy_from_slice(bytes);
+            self.length = end;
+        } else {
+            self.overflow(bytes);
+        }
+    }
+
+    #[inline]
+    fn add_framed(&mut self, bytes: &[u8]) {
+        let end = self.length + 8 + bytes.len();
+        let length = (bytes.len() as u64).to_be_bytes();
+        if let Some(place) = self.held[..HELD].get_mut(self.length..end)
+            && let Some((first, rest)) = place.split_first_chunk_mut()
+        {
+            *first = length;
+            rest.copy_from_slice(bytes);
+            self.length = end;
+        } else {
+            self.add(&length);
+            self.add(bytes);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod header;
 mod inquiry;
 mod issued;
 mod json;
+mod keyed;
 mod leaves;
 mod multipart;
 mod names;
@@ -80,7 +81,7 @@ pub struct Request {
     pub path: String,
     /// The query as sent, without the `?`; none when there is no `?`.
     pub query: Option<String>,
-    /// The path as sent: part of the raw digest.
+    /// The path as sent: part of the request as sent.
     pub raw_path: String,
     /// The headers as sent.
     pub headers: HeaderMap,

@@ -5,12 +5,14 @@ use http::HeaderMap;
 
 use super::client_print::{self, Shown};
 use super::content::Entity;
+use super::fingerprint::{self, Canonical};
+use super::json::{Fault, Scan};
 use super::source::{self, Body, View};
 use super::{
-    Caller, Named, Names, Refusal, Request, Seen, Settings, also, derive, derive_from, fingerprint, frame,
+    Caller, FingerprintSettings, Named, Names, Refusal, Request, Seen, Settings, also, derive, derive_from, frame,
     namespace_tag, scope,
 };
-use crate::machine::{Arrival, NamespaceTag, Print};
+use crate::machine::{Arrival, Comparable, NamespaceTag, Print, Salt};
 use crate::upstream::headers::Kinds;
 
 /// A route's way to name operations, ready for use.
@@ -71,19 +73,25 @@ impl Naming {
 
     /// Names the operation that a request asks for.
     ///
-    /// The canonical fingerprint is computed when the arrival is first asked for it: the arrival borrows the request for that.
+    /// What it is compared by is computed when the arrival is first asked for it: the arrival borrows the request for that.
+    /// The salt is a fresh one.
     ///
     /// # Errors
     /// When the key is missing or malformed, or the scope's value is missing.
-    pub fn identify<'a>(&'a self, request: &'a Request) -> Result<Named<'a>, Refusal> {
-        self.identify_after(Head(None), request)
+    pub fn identify<'a>(&'a self, request: &'a Request, salt: Salt) -> Result<Named<'a>, Refusal> {
+        self.identify_after(Head(None), request, salt)
     }
 
     /// The same of a request whose head was checked, and has shown this.
     ///
     /// # Errors
     /// As of [`identify`](Self::identify).
-    pub fn identify_after<'a>(&'a self, head: Head<'a>, request: &'a Request) -> Result<Named<'a>, Refusal> {
+    pub fn identify_after<'a>(
+        &'a self,
+        head: Head<'a>,
+        request: &'a Request,
+        salt: Salt,
+    ) -> Result<Named<'a>, Refusal> {
         let settings = &self.settings;
         let body = Body::new(request, settings);
         let derived = match head.0 {
@@ -96,15 +104,14 @@ impl Naming {
         };
         let (operation, made) = (key.operation, key.made);
         let probe = derived.probe(settings, request, &body).and_then(Result::ok);
-        let raw = fingerprint::raw(request, &settings.fingerprint);
         let credentials = self.credentials(&request.headers);
         let also = derived.also.as_ref().zip(self.also);
         let also = also
             .map(|(also, namespace)| also.named(settings, namespace, &request.headers, &derived.scope, credentials));
         let (told, validity) = (derived.told_print(), derived.shown.as_ref().map(Shown::validity));
         let word = self.words[usize::from(told.is_some())];
-        let canonical = self.canonical(request, body, told);
-        let arrival = Arrival::new(operation, self.namespace, raw, word, credentials, canonical);
+        let compared = Compared::of(request, &settings.fingerprint, body, told);
+        let arrival = Arrival::new(operation, self.namespace, salt, word, credentials, compared);
         let arrival = validity.into_iter().fold(arrival, Arrival::valid_within);
         let arrival = arrival.with_made(made).with_probe(probe).with_also(also);
         Ok(Named::Operation(match &key.issued {
@@ -120,30 +127,42 @@ impl Naming {
         }
         self.bare
     }
+}
 
-    /// What makes the canonical fingerprint when it is asked for, of what is known of the body by now.
-    fn canonical<'a>(
-        &'a self,
-        request: &'a Request,
-        body: Body<'_>,
-        told: Option<Print>,
-    ) -> impl FnOnce() -> Print + Send + use<'a> {
+/// A request, as far as it is compared with others.
+struct Compared<'a> {
+    request: &'a Request,
+    settings: &'a FingerprintSettings,
+    /// The client's own fingerprint, which takes the place of the canonical one.
+    told: Option<Print>,
+    /// What is known of the body by now.
+    known: Option<Canonical>,
+    scanned: Option<Result<Scan, Fault>>,
+}
+
+impl<'a> Compared<'a> {
+    fn of(request: &'a Request, settings: &'a FingerprintSettings, body: Body<'_>, told: Option<Print>) -> Self {
         if told.is_none() && body.was_decoded() {
             // Its digest is kept rather than its content, which can be many times what was sent.
             body.canonical();
         }
         let known = body.canonical.into_inner();
         let scanned = body.json.into_inner().filter(|_| known.is_none());
-        let counted = &self.settings.fingerprint;
-        move || {
-            if let Some(print) = told {
-                return print;
-            }
-            let canonical = known.unwrap_or_else(|| {
-                let entity = Entity::of(request, counted.decode.as_ref());
-                fingerprint::canonical(request, counted, &entity, scanned.as_ref())
-            });
-            frame::print(&canonical.hash)
-        }
+        Self { request, settings, told, known, scanned }
+    }
+}
+
+impl Comparable for Compared<'_> {
+    fn raw(&self, salt: Salt) -> [u8; 8] {
+        fingerprint::keyed(self.request, self.settings, salt)
+    }
+
+    fn canonical(&self) -> Print {
+        let made = || {
+            let entity = Entity::of(self.request, self.settings.decode.as_ref());
+            fingerprint::canonical(self.request, self.settings, &entity, self.scanned.as_ref()).hash
+        };
+        let known = || self.known.as_ref().map(|known| known.hash);
+        self.told.unwrap_or_else(|| frame::print(&known().unwrap_or_else(made)))
     }
 }

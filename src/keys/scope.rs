@@ -5,7 +5,7 @@ use http::{
     header::{AUTHORIZATION, COOKIE},
 };
 
-use super::frame::{Frame, print, sha256};
+use super::frame::{Frame, Pieces, print, sha256};
 use super::header::{self, Line};
 use super::{Caller, Carrier, CertificateName, Claim, Claims, Refusal, Scope, Settings};
 use crate::machine::Print;
@@ -127,7 +127,7 @@ pub(super) fn credentials(settings: &Settings, headers: &HeaderMap) -> Option<Pr
 }
 
 /// Appends all lines of the named fields. An absent field is not an empty one.
-pub(super) fn frame_headers(frame: &mut Frame, names: &[HeaderName], headers: &HeaderMap) {
+pub(super) fn frame_headers<H: Pieces>(frame: &mut Frame<H>, names: &[HeaderName], headers: &HeaderMap) {
     frame.label("headers").count(names.len());
     for name in names {
         frame.label_of("header", name, "name").part(name);

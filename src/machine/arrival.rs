@@ -1,22 +1,31 @@
 //! A request as the rules see it: whose operation it is, and what it looks like.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{NamespaceTag, OperationId, Policy, Print, Probe, Time, Untimely, Validity};
+use super::{NamespaceTag, OperationId, Policy, Print, Probe, RawPrint, Salt, Time, Untimely, Validity};
 
 /// The version of the rules by which [`Prints`] are made: part of each digest, and kept in each record.
 pub const FINGERPRINT_VERSION: u8 = 1;
 
-/// Digests of a request, kept in the record.
+/// What a record knows its request by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prints {
-    /// Digest of the request as sent: recognises an exact retry.
-    pub raw: Print,
+    /// Keyed hash of the request as sent: recognises an exact retry.
+    pub raw: RawPrint,
     /// Digest of the request in canonical form: recognises an equal request.
     pub canonical: Print,
     /// Digest of the route's fingerprint settings. Canonical digests compare only under equal settings.
     pub settings: u32,
+}
+
+/// A request that can be compared with the one on record.
+pub trait Comparable: Send {
+    /// Hash of the request as sent, keyed by this salt: without the salt nobody can tell which requests have the same.
+    fn raw(&self, salt: Salt) -> [u8; 8];
+
+    /// Digest of the request in canonical form.
+    fn canonical(&self) -> Print;
 }
 
 /// A request that asks to act on an operation.
@@ -25,8 +34,6 @@ pub struct Arrival<'a> {
     pub operation: OperationId,
     /// The namespace that the key lives in.
     pub namespace: NamespaceTag,
-    /// Digest of the request as sent.
-    pub raw: Print,
     /// Digest of the route's fingerprint settings.
     pub settings: u32,
     /// Digest of the credentials; none when the scope itself proves the caller, or nothing is required.
@@ -43,11 +50,21 @@ pub struct Arrival<'a> {
     pub(super) beside: Option<Box<OperationId>>,
     /// Until when its key by itself gives a right to act, where it is one that ends: no record of it is forgotten before.
     pub good_until: Option<Time>,
-    canonical: LazyLock<Print, Canonical<'a>>,
+    /// What its claims are salted with.
+    salt: Salt,
+    compared: Shared<'a>,
 }
 
-/// What computes the canonical digest, of a request that it may borrow.
-type Canonical<'a> = Box<dyn FnOnce() -> Print + Send + 'a>;
+/// One request asks for one operation, or for two.
+type Shared<'a> = Arc<Mutex<Compared<dyn Comparable + 'a>>>;
+
+/// A request, and what was made of it to compare it. An exact retry never needs its canonical digest.
+struct Compared<R: ?Sized> {
+    /// The last one: a request that waits meets the same record again and again.
+    raw: Option<RawPrint>,
+    canonical: Option<Print>,
+    request: R,
+}
 
 /// A second operation that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,21 +87,31 @@ pub(super) enum Likeness {
 }
 
 impl<'a> Arrival<'a> {
-    /// An arrival whose canonical digest is computed when it is first needed: an exact retry never needs it.
+    /// An arrival of a request that may be borrowed. What it is compared by is computed when it is first needed. The salt
+    /// is a fresh one, of which nobody outside knows.
     pub fn new(
         operation: OperationId,
         namespace: NamespaceTag,
-        raw: Print,
+        salt: Salt,
         settings: u32,
         credentials: Option<Print>,
-        canonical: impl FnOnce() -> Print + Send + 'a,
+        request: impl Comparable + 'a,
     ) -> Self {
-        let canonical: Canonical<'a> = Box::new(canonical);
-        let canonical = LazyLock::new(canonical);
+        let compared = Arc::new(Mutex::new(Compared { raw: None, canonical: None, request }));
+        Self::over(operation, namespace, salt, settings, credentials, compared)
+    }
+
+    fn over(
+        operation: OperationId,
+        namespace: NamespaceTag,
+        salt: Salt,
+        settings: u32,
+        credentials: Option<Print>,
+        compared: Shared<'a>,
+    ) -> Self {
         Self {
             operation,
             namespace,
-            raw,
             settings,
             credentials,
             probe: None,
@@ -93,7 +120,8 @@ impl<'a> Arrival<'a> {
             also: None,
             beside: None,
             good_until: None,
-            canonical,
+            salt,
+            compared,
         }
     }
 
@@ -126,9 +154,8 @@ impl<'a> Arrival<'a> {
     /// and how the upstream could be asked, is the first one's matter.
     pub fn second(&self) -> Option<Self> {
         let Also { operation, namespace, credentials } = *self.also.as_deref()?;
-        // Known by now, in most cases: the first one's claim holds it.
-        let Prints { raw, canonical, settings } = self.prints();
-        let second = Self::new(operation, namespace, raw, settings, credentials, move || canonical);
+        let compared = Arc::clone(&self.compared);
+        let second = Self::over(operation, namespace, self.salt, self.settings, credentials, compared);
         Some(Self { beside: Some(Box::new(self.operation)), ..second })
     }
 
@@ -144,17 +171,23 @@ impl<'a> Arrival<'a> {
         outside.or_else(|| policy.untimely(self.made, now))
     }
 
-    /// The digests to keep in the record.
+    /// What its record is to know it by.
     pub fn prints(&self) -> Prints {
-        Prints { raw: self.raw, canonical: *self.canonical, settings: self.settings }
+        let mut own = self.compared();
+        Prints { raw: own.raw(self.salt), canonical: own.canonical(), settings: self.settings }
+    }
+
+    /// Whether it was sent in the very bytes of the request on record.
+    pub fn is_exactly(&self, recorded: RawPrint) -> bool {
+        self.compared().raw(recorded.salt()) == recorded
     }
 
     pub(super) fn likeness(&self, recorded: &Prints) -> Likeness {
-        if self.raw == recorded.raw {
+        if self.is_exactly(recorded.raw) {
             Likeness::Same
         } else if self.settings != recorded.settings {
             Likeness::Unsure
-        } else if *self.canonical == recorded.canonical {
+        } else if self.compared().canonical() == recorded.canonical {
             Likeness::Same
         } else {
             Likeness::Changed
@@ -165,10 +198,27 @@ impl<'a> Arrival<'a> {
     pub(super) fn may_see(&self, recorded: Option<Print>) -> bool {
         self.credentials.is_none() || self.credentials == recorded
     }
+
+    fn compared(&self) -> MutexGuard<'_, Compared<dyn Comparable + 'a>> {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Comparable + ?Sized> Compared<R> {
+    fn raw(&mut self, salt: Salt) -> RawPrint {
+        match self.raw {
+            Some(raw) if raw.salt() == salt => raw,
+            _ => *self.raw.insert(RawPrint::new(salt, self.request.raw(salt))),
+        }
+    }
+
+    fn canonical(&mut self) -> Print {
+        *self.canonical.get_or_insert_with(|| self.request.canonical())
+    }
 }
 
 impl fmt::Debug for Arrival<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arrival").field("operation", &self.operation).field("raw", &self.raw).finish_non_exhaustive()
+        f.debug_struct("Arrival").field("operation", &self.operation).finish_non_exhaustive()
     }
 }

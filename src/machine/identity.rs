@@ -50,6 +50,16 @@ pub struct AttemptId(pub [u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Print(pub [u8; 16]);
 
+/// What keys the hash of a request as sent: drawn for each claim, and known to nobody but the store and its gateways.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Salt(pub [u8; 8]);
+
+/// How a record knows its request as sent: by a salt, and the request's hash under that.
+///
+/// A request is compared by hashing it under the salt on record. Prints with different salts say nothing of each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RawPrint(pub [u8; 16]);
+
 /// The first 32 bits of the SHA-256 of a route's namespace: enough to say which route a record belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NamespaceTag(pub u32);
@@ -83,6 +93,22 @@ impl OperationId {
             *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
         }
         Some(Self(bytes))
+    }
+}
+
+impl RawPrint {
+    /// The hash of a request under this salt.
+    pub fn new(salt: Salt, hash: [u8; 8]) -> Self {
+        let mut both = [0; 16];
+        both[..8].copy_from_slice(&salt.0);
+        both[8..].copy_from_slice(&hash);
+        Self(both)
+    }
+
+    /// The salt that an equal request has to be hashed under.
+    pub fn salt(self) -> Salt {
+        let [salt @ .., _, _, _, _, _, _, _, _] = self.0;
+        Salt(salt)
     }
 }
 
@@ -129,4 +155,4 @@ macro_rules! hex_text {
         }
     )*};
 }
-hex_text!(OperationId, AttemptId, Print);
+hex_text!(OperationId, AttemptId, Print, RawPrint);

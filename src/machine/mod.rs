@@ -26,9 +26,9 @@ mod window;
 mod word;
 
 pub use admit::{Admission, Duplicate, admit};
-pub use arrival::{Also, Arrival, FINGERPRINT_VERSION, Prints};
+pub use arrival::{Also, Arrival, Comparable, FINGERPRINT_VERSION, Prints};
 pub use hand_over::{HandOver, hand_over};
-pub use identity::{AttemptId, NamespaceTag, OperationId, Print, Time, hex_digits};
+pub use identity::{AttemptId, NamespaceTag, OperationId, Print, RawPrint, Salt, Time, hex_digits};
 pub use lapse::{lapse, renew};
 pub use look::{Inquiry, Sight, look};
 pub use outcomes::{Judgement, Outcomes, Preset, StatusRule};

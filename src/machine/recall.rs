@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use super::arrival::Likeness;
 use super::lapse::doubt;
-use super::{Cause, Record, State, Time};
+use super::{Arrival, Cause, Record, State, Time};
 
 /// What is written again for a lost record. `lost` is what is known of it, and `lease` how long its attempt may go
 /// unheard of, if that still runs here. Nobody knows what became of any other attempt unless its outcome is at hand.
@@ -22,9 +23,8 @@ pub fn recall(lost: &Record, lease: Option<Duration>, doubt_retention: Duration,
 
 /// What is known of a lost record, with the question by which the upstream can be asked: an equal request's is as good as
 /// the first one's, which was not kept.
-pub fn asked_by(lost: Record, claim: &Record) -> Record {
-    let (first, later) = (&lost.prints, &claim.prints);
-    let equal = first.raw == later.raw || (first.settings == later.settings && first.canonical == later.canonical);
-    let probe = if equal { claim.probe.clone() } else { None };
+pub fn asked_by(lost: Record, later: &Arrival<'_>) -> Record {
+    let equal = matches!(later.likeness(&lost.prints), Likeness::Same);
+    let probe = if equal { later.probe.clone() } else { None };
     Record { probe: lost.probe.or(probe), ..lost }
 }

@@ -24,8 +24,8 @@ use arc_swap::ArcSwap;
 use bytes::{Buf, Bytes};
 
 use crate::machine::{
-    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record,
-    Recorded, State, Time, Witness,
+    Answer, AttemptId, Cause, FINGERPRINT_VERSION, Fence, NamespaceTag, OperationId, Print, Prints, Probe, RawPrint,
+    Record, Recorded, State, Time, Witness,
 };
 use crate::packed::{Malformed, Reader, Writer};
 
@@ -261,7 +261,7 @@ fn decode_clear(from: &mut Reader<'_>) -> Result<(Record, bool), CodecError> {
     let namespace = NamespaceTag(from.u32("namespace")?);
     let settings = from.u32("settings digest")?;
     let prints =
-        Prints { raw: Print(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
+        Prints { raw: RawPrint(from.array("raw print")?), canonical: Print(from.array("canonical print")?), settings };
     let credentials = if kind & WITH_CREDENTIALS == 0 { None } else { Some(Print(from.array("credentials digest")?)) };
     let beside = if more.is_none() { None } else { Some(Box::new(OperationId(from.array("operation beside")?))) };
     let expires = Time(from.varint("expiry")?);

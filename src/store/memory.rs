@@ -183,7 +183,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::machine::{AttemptId, NamespaceTag, Print, Prints, State};
+    use crate::machine::{AttemptId, NamespaceTag, Print, Prints, RawPrint, State};
 
     fn id(byte: u8) -> OperationId {
         OperationId([byte; 32])
@@ -194,7 +194,7 @@ mod tests {
             fence: Fence { attempt: AttemptId([attempt; 16]), version: 1 },
             number: 1,
             state: State::InFlight { since: Time(0), lease: Time(0) },
-            prints: Prints { raw: Print([1; 16]), canonical: Print([2; 16]), settings: 3 },
+            prints: Prints { raw: RawPrint([1; 16]), canonical: Print([2; 16]), settings: 3 },
             credentials: None,
             namespace: NamespaceTag(7),
             expires: Time(expires),

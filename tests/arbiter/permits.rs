@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use oncegate::arbiter::{Admitted, Arbiter, Renewal, Sweep, Terms};
 use oncegate::clock::Clock;
-use oncegate::machine::{Arrival, Cause, Duplicate, Ending, InDoubt, Print, Record, Settled, State};
+use oncegate::machine::{Arrival, Cause, Comparable, Duplicate, Ending, InDoubt, Print, Record, Salt, Settled, State};
 use tokio::task::JoinHandle;
 
+use crate::alike::Alike;
 use crate::ward::{CACHE, LEASE, NAMESPACE, RETENTION, Ward, answered, arrival, id, namespaces};
 use crate::watched::Fault;
 
@@ -18,13 +19,25 @@ const SOON: Duration = Duration::from_secs(10);
 /// Longer than any test: nobody here waits for time to pass.
 const LONG: Duration = Duration::from_mins(1);
 
+/// A request that nobody brings into its canonical form.
+struct RawOnly;
+
+impl Comparable for RawOnly {
+    fn raw(&self, salt: Salt) -> [u8; 8] {
+        Alike::to(0).raw(salt)
+    }
+
+    fn canonical(&self) -> Print {
+        panic!("the request was brought into its canonical form")
+    }
+}
+
 /// What the gateway knows to be there is asked for, not written over: only a claim needs the canonical digest.
 #[tokio::test]
-async fn an_exact_retry_is_told_by_its_raw_digest_alone() {
+async fn an_exact_retry_is_told_by_its_raw_print_alone() {
     let ward = Ward::new(1, InDoubt::Hold, 0);
     let told = async || {
-        let never = || panic!("the request was brought into its canonical form");
-        let retry = Arrival::new(id(1), NAMESPACE, Print([0; 16]), 1, None, never);
+        let retry = Arrival::new(id(1), NAMESPACE, Salt(rand::random()), 1, None, RawOnly);
         match ward.arbiter().admit(&retry, &ward.terms).await {
             Ok(Admitted::Duplicate(duplicate)) => duplicate,
             _ => panic!("it may act"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use oncegate::arbiter::{Admitted, Arbiter, Permit, Shared, Terms};
 use oncegate::clock::Clock;
 use oncegate::machine::{
-    Answer, Arrival, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Print, Recorded,
+    Answer, Arrival, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Outcomes, Policy, Preset, Recorded, Salt,
     Time, Window,
 };
 use oncegate::store::StoreError;
@@ -17,6 +17,7 @@ use oncegate::store::filter::{Filter, Settings};
 use oncegate::store::journal::{self, Journal};
 use oncegate::telemetry::Metrics;
 
+use crate::alike::Alike;
 use crate::watched::Watched;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
@@ -165,7 +166,7 @@ pub(crate) fn id(key: u8) -> OperationId {
 
 /// A request under a key; requests of another look are changed ones.
 pub(crate) fn arrival(key: u8, look: u8) -> Arrival<'static> {
-    Arrival::new(id(key), NAMESPACE, Print([look; 16]), 1, None, move || Print([look; 16]))
+    Arrival::new(id(key), NAMESPACE, Salt(rand::random()), 1, None, Alike::to(look))
 }
 
 /// The upstream's answer, as the outcome table judges it.

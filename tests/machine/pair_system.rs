@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use oncegate::machine::{
-    Admission, Also, Answer, Arrival, Duplicate, Ending, Expect, NamespaceTag, OperationId, Policy, Print, Record,
-    Settled, Settling, State, Time, admit, are_a_pair, ended_beside, lapse, settle,
+    Admission, Also, Answer, Arrival, Duplicate, Ending, Expect, NamespaceTag, OperationId, Policy, Record, Settled,
+    Settling, State, Time, admit, are_a_pair, ended_beside, lapse, settle,
 };
 
 use super::model::Verdict;
 use super::pair_model::{FIRSTS, Told, WORD};
-use super::system::{Look, answered, attempt};
+use super::system::{Look, answered, attempt, salt};
+use crate::alike::Alike;
 
 fn id(key: usize) -> OperationId {
     OperationId([u8::try_from(key).expect("few keys"); 32])
@@ -110,9 +111,9 @@ impl System {
         name: u8,
         dies: bool,
     ) -> (Option<Told>, Vec<Record>) {
-        let print = Print([look.raw; 16]);
         let also = Also { operation: id(order), namespace: NamespaceTag(2), credentials: None };
-        let arrival = Arrival::new(id(first), NamespaceTag(1), print, 1, None, move || print).with_also(Some(also));
+        let arrival =
+            Arrival::new(id(first), NamespaceTag(1), salt(), 1, None, Alike::to(look.raw)).with_also(Some(also));
         let held = match self.one(first, &arrival, name) {
             Ok(held) => held,
             Err(told) => return (Some(Told::ByFirst(told)), Vec::new()),

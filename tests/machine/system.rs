@@ -1,14 +1,17 @@
 //! One operation over a trivial conditional store, driven by the machine's verbs the way the arbiter drives them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate::machine::{
     Admission, Answer, Arrival, AttemptId, Duplicate, Ending, Expect, Finding, InDoubt, NamespaceTag, OperationId,
-    Outcomes, Policy, Preset, Print, Record, Recorded, Settled, Settling, Time, Untimely, Window, admit, lapse, probed,
-    renew, settle,
+    Outcomes, Policy, Preset, Print, Record, Recorded, Salt, Settled, Settling, Time, Untimely, Window, admit, lapse,
+    probed, renew, settle,
 };
+
+use crate::alike::Alike;
 
 pub(crate) const START: Time = Time(1_000_000);
 pub(crate) const LEASE: u64 = 15_000;
@@ -50,11 +53,16 @@ pub(crate) struct Look {
 pub(crate) const PLAIN: Look = Look { raw: 1, canonical: 1, settings: 1, caller: Some(1) };
 
 pub(crate) fn arrival(look: Look) -> Arrival<'static> {
-    let canonical = Print([look.canonical; 16]);
     let credentials = look.caller.map(|caller| Print([caller; 16]));
-    Arrival::new(OperationId([7; 32]), NamespaceTag(3), Print([look.raw; 16]), look.settings, credentials, move || {
-        canonical
-    })
+    let alike = Alike { raw: look.raw, canonical: look.canonical };
+    Arrival::new(OperationId([7; 32]), NamespaceTag(3), salt(), look.settings, credentials, alike)
+}
+
+/// Another one for each arrival.
+pub(crate) fn salt() -> Salt {
+    thread_local! { static SALTS: Cell<u64> = const { Cell::new(0) }; }
+    SALTS.set(SALTS.get() + 1);
+    Salt(SALTS.get().to_be_bytes())
 }
 
 pub(crate) fn attempt(name: u8) -> AttemptId {

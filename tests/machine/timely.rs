@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate::machine::{
-    Admission, Arrival, AttemptId, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Print, Settled,
-    Settling, Time, Untimely, Validity, admit, lapse, settle,
+    Admission, Arrival, AttemptId, Cause, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Settled, Settling,
+    Time, Untimely, Validity, admit, lapse, settle,
 };
 use proptest::prelude::*;
 
-use super::system::{DOUBT_RETENTION, PLAIN, RETENTION, START, System, Told, answered, policy};
+use super::system::{DOUBT_RETENTION, PLAIN, RETENTION, START, System, Told, answered, policy, salt};
+use crate::alike::Alike;
 
 const SKEW: u64 = 30_000;
 
@@ -52,7 +53,7 @@ fn a_key_is_taken_while_it_is_neither_too_old_nor_ahead() {
 fn a_span_of_validity_counts_only_while_nothing_is_known() {
     let (policy, span) = (policy(InDoubt::Hold), (Time(START.0 + 10), Time(START.0 + 20)));
     let validity = Validity { from: span.0, until: span.1, otherwise: Untimely::Expired };
-    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), Print([1; 16]), 0, None, || Print([2; 16]));
+    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), salt(), 0, None, Alike::to(1));
     let arrival = arrival.valid_within(validity);
     let at = |offset, found| admit(found, &arrival, &policy, AttemptId([3; 16]), Time(START.0 + offset));
     for outside in [9, 20] {
@@ -71,7 +72,7 @@ fn a_span_of_validity_counts_only_while_nothing_is_known() {
 fn a_record_outlives_its_key_whatever_the_route_says_by_then() {
     let mut policy = policy(InDoubt::Hold);
     let end = START.plus(3 * (policy.attempt_timeout + policy.doubt_retention + policy.retention));
-    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), Print([1; 16]), 0, None, || Print([2; 16]));
+    let arrival = Arrival::new(OperationId([1; 32]), NamespaceTag(1), salt(), 0, None, Alike::to(1));
     let arrival = arrival.remembered_until(end).remembered_until(START);
     let Admission::Claim { record: claim, .. } = admit(None, &arrival, &policy, AttemptId([3; 16]), START) else {
         panic!("refused")

@@ -5,6 +5,8 @@
 
 #![expect(clippy::expect_used, reason = "a helper that cannot go on fails its test")]
 
+#[path = "../support/alike.rs"]
+mod alike;
 mod amnesia;
 mod asking;
 mod audit;

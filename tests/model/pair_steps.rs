@@ -1,7 +1,7 @@
 //! A gateway of the model with requests that name two keys: the loops of the arbiter, cut where anything may come between.
 
 use oncegate::machine::{
-    Admission, Also, Answer, Arrival, Cause, Duplicate, Ending, Judgement, NamespaceTag, Print, Record, Recorded,
+    Admission, Also, Answer, Arrival, Cause, Duplicate, Ending, Judgement, NamespaceTag, Record, Recorded, Salt,
     Settled, Settling, Time, ending_of_both,
 };
 
@@ -12,12 +12,12 @@ use super::rules::Mutation;
 use super::state::{End, attempt, name};
 use super::store::{Call, Held, Reply};
 use super::trace::Mark;
+use crate::alike::Alike;
 
 /// The request, as it asks for a key.
 fn arrival(first: usize, key: usize) -> Arrival<'static> {
-    let print = Print([0; 16]);
     let also = Also { operation: id(ORDER), namespace: NamespaceTag(2), credentials: None };
-    let arrival = Arrival::new(id(first), NamespaceTag(1), print, 1, None, move || print).with_also(Some(also));
+    let arrival = Arrival::new(id(first), NamespaceTag(1), Salt([0; 8]), 1, None, Alike::to(0)).with_also(Some(also));
     if key == ORDER { arrival.second().expect("it names two") } else { arrival }
 }
 

@@ -1,11 +1,12 @@
 //! Everything that a state of the model consists of, and what can happen to it.
 
-use oncegate::machine::{Arrival, AttemptId, NamespaceTag, OperationId, Print};
+use oncegate::machine::{Arrival, AttemptId, NamespaceTag, OperationId, Salt};
 
 use super::audit::Audit;
 use super::plan::Left;
 use super::store::{Call, Held, Store};
 use super::upstream::Upstream;
+use crate::alike::Alike;
 
 /// The number of an attempt, from 1 in the order of arrival; its name for the rules is made of it.
 pub(crate) type Name = u8;
@@ -259,6 +260,7 @@ pub(crate) fn name(attempt: AttemptId) -> Name {
 }
 
 pub(crate) fn arrival(changed: bool) -> Arrival<'static> {
-    let print = Print([u8::from(changed); 16]);
-    Arrival::new(OperationId([7; 32]), NamespaceTag(3), print, 1, None, move || print)
+    // The same for each claim of a look, or no two states would be one; and not the same for both looks.
+    let (look, salt) = (u8::from(changed), Salt([u8::from(changed); 8]));
+    Arrival::new(OperationId([7; 32]), NamespaceTag(3), salt, 1, None, Alike::to(look))
 }

@@ -28,6 +28,7 @@ mod memory;
 mod outcomes;
 mod overload;
 mod probe;
+mod salts;
 mod sealed;
 mod store_faults;
 mod tokens;

@@ -1,7 +1,7 @@
 //! Requests that name two operations: what a simulated gateway holds together, and what the one says of the other.
 
 use oncegate::machine::{
-    Also, Arrival, AttemptId, Ending, Expect, NamespaceTag, OperationId, Print, Record, Settling, State, are_a_pair,
+    Also, Arrival, AttemptId, Ending, Expect, NamespaceTag, OperationId, Record, Salt, Settling, State, are_a_pair,
     ended_beside, ending_of_both,
 };
 
@@ -10,6 +10,7 @@ use super::rules::Mutation;
 use super::store::{Call, Owner, Short, Written, short};
 use super::task::{Phase, Task};
 use super::world::{FIRSTS, ORDERS, Step, World};
+use crate::alike::Alike;
 
 /// One operation as an attempt holds it.
 #[derive(Debug, Clone)]
@@ -36,8 +37,8 @@ pub(crate) fn in_doubt(record: &Record) -> bool {
 impl Task {
     /// The request, as it asks for what it does not hold yet; a variant is a changed request.
     pub(crate) fn arrival(&self) -> Arrival<'static> {
-        let print = Print([self.variant; 16]);
-        let arrival = Arrival::new(id(self.ops[0]), NamespaceTag(1), print, 1, None, move || print);
+        let salt = Salt([self.variant; 8]);
+        let arrival = Arrival::new(id(self.ops[0]), NamespaceTag(1), salt, 1, None, Alike::to(self.variant));
         let second = self.ops.get(1);
         let arrival = arrival.with_also(second.map(|second| Also {
             operation: id(*second),

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use oncegate::clock::Clock;
 use oncegate::machine::{
-    Answer, AttemptId, Cause, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Probe, Record, Recorded, State,
-    Time, Witness,
+    Answer, AttemptId, Cause, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Probe, RawPrint, Record,
+    Recorded, State, Time, Witness,
 };
 use oncegate::store::memory::MemoryStore;
 use oncegate::store::{Cursor, Store, Written};
@@ -94,7 +94,7 @@ pub async fn reservation(store: &dyn Store, attempt: u8) -> Record {
         fence: fence(attempt, 1),
         number: 1,
         state: State::InFlight { since: now, lease: now.plus(Duration::from_secs(30)) },
-        prints: Prints { raw: Print([attempt; 16]), canonical: Print([!attempt; 16]), settings: 0x8000_0001 },
+        prints: Prints { raw: RawPrint([attempt; 16]), canonical: Print([!attempt; 16]), settings: 0x8000_0001 },
         credentials: Some(Print([0xC3; 16])),
         namespace: NamespaceTag(0xFEED_BEEF),
         expires: now.plus(Duration::from_hours(1)),

@@ -80,7 +80,7 @@ fn record() -> impl Strategy<Value = Record> {
     let fence =
         (any::<[u8; 16]>(), any::<u32>()).prop_map(|(attempt, version)| Fence { attempt: AttemptId(attempt), version });
     let prints = (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>()).prop_map(|(raw, canonical, settings)| Prints {
-        raw: Print(raw),
+        raw: RawPrint(raw),
         canonical: Print(canonical),
         settings,
     });
@@ -147,7 +147,7 @@ fn sample() -> Record {
             at: Time(1_790_000_000_000),
             answer: Answer::Recorded(Recorded::new(201, headers, b"{\"id\":7}")),
         },
-        prints: Prints { raw: Print([0xB2; 16]), canonical: Print([0xC3; 16]), settings: 0x0102_0304 },
+        prints: Prints { raw: RawPrint([0xB2; 16]), canonical: Print([0xC3; 16]), settings: 0x0102_0304 },
         credentials: Some(Print([0xD4; 16])),
         namespace: NamespaceTag(0x0506_0708),
         expires: Time(1_790_086_400_000),

@@ -23,7 +23,9 @@ use super::codec::Codec;
 use super::{Cursor, Page, Reply, Store, StoreError, Written};
 use crate::boxed::in_box;
 use crate::clock::Clock;
-use crate::machine::{AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, Record, State, Time};
+use crate::machine::{
+    AttemptId, Expect, Fence, NamespaceTag, OperationId, Print, Prints, RawPrint, Record, State, Time,
+};
 pub use backup::{Copied, Copier, CopyError};
 use disk::{Disk, FILE, Reopen};
 use high_water::HighWater;
@@ -251,7 +253,7 @@ impl EmbeddedStore {
             fence: Fence { attempt: AttemptId(rand::random()), version: 1 },
             number: 1,
             state: State::InFlight { since: now, lease: expires },
-            prints: Prints { raw: Print([0; 16]), canonical: Print([0; 16]), settings: 0 },
+            prints: Prints { raw: RawPrint([0; 16]), canonical: Print([0; 16]), settings: 0 },
             credentials: None,
             namespace: NamespaceTag(0),
             expires,

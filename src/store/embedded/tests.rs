@@ -25,7 +25,7 @@ fn record(attempt: u8, expires: Time) -> Record {
         fence: Fence { attempt: AttemptId([attempt; 16]), version: 1 },
         number: 1,
         state: State::InFlight { since: Time(0), lease: Time(0) },
-        prints: Prints { raw: Print([1; 16]), canonical: Print([2; 16]), settings: 3 },
+        prints: Prints { raw: RawPrint([1; 16]), canonical: Print([2; 16]), settings: 3 },
         credentials: None,
         namespace: NamespaceTag(7),
         expires,

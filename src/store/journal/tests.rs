@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::*;
-use crate::machine::{Answer, AttemptId, NamespaceTag, Print, Prints, Recorded};
+use crate::machine::{Answer, AttemptId, NamespaceTag, Print, Prints, RawPrint, Recorded};
 
 fn record(attempt: u8, state: State) -> Record {
     Record {
         fence: Fence { attempt: AttemptId([attempt; 16]), version: 1 },
         number: 1,
         state,
-        prints: Prints { raw: Print([1; 16]), canonical: Print([2; 16]), settings: 3 },
+        prints: Prints { raw: RawPrint([1; 16]), canonical: Print([2; 16]), settings: 3 },
         credentials: None,
         namespace: NamespaceTag(7),
         expires: Time(90_000),

@@ -84,7 +84,7 @@ fn a_secret_part_fits_no_other_record() {
     let codec = keyed(&["k"]);
     let own = sample();
     let sealed = codec.encode(&ID, &own).unwrap();
-    let prints = Prints { raw: Print([9; 16]), ..own.prints };
+    let prints = Prints { raw: RawPrint([9; 16]), ..own.prints };
     let other_answer = |status| {
         let mut state = own.state.clone();
         let State::Completed { answer: Answer::Recorded(recorded), .. } = &mut state else { unreachable!() };
