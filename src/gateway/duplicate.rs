@@ -1,7 +1,7 @@
 //! What a duplicate is told: the recorded answer, or a refusal.
 
 use http::header::AGE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::again::Outlook;
 use super::body::Body;
@@ -125,13 +125,36 @@ fn replay(
     origin: Option<&HeaderValue>,
     expires: Time,
 ) -> Result<Response<Body>, Problem> {
-    let mut response = Response::new(Body::whole(recorded.shared_body()));
-    *response.status_mut() = StatusCode::from_u16(recorded.status).map_err(|_| Problem::RecordUnreadable)?;
-    let fields = headers::replayed(recorded, &guard.allow_headers, origin);
-    *response.headers_mut() = fields.ok_or(Problem::RecordUnreadable)?;
+    let mut response = restored(recorded, &guard.allow_headers, origin).ok_or(Problem::RecordUnreadable)?;
     let headers = response.headers_mut();
     headers.insert(marks::IDEMPOTENT_REPLAYED, marks::TRUE);
     headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
     marks::set_expires(headers, expires);
     Ok(response)
+}
+
+/// The recorded answer as it was; none when the record holds what no final answer can.
+fn restored(recorded: &Recorded, allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<Response<Body>> {
+    let status = StatusCode::from_u16(recorded.status).ok().filter(|status| !status.is_informational())?;
+    let mut response = Response::new(Body::whole(recorded.shared_body()));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers::replayed(recorded, allow, origin)?;
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_whose_status_ends_no_exchange_is_no_answer() {
+        let is_answer = |status| restored(&Recorded::bare(status, b"{}"), &[], None).is_some();
+        for status in [0, 99, 100, 101, 103, 199, 1000, u16::MAX] {
+            assert!(!is_answer(status), "{status}");
+        }
+        // An upstream may say any of these.
+        for status in [200, 204, 304, 599, 600, 999] {
+            assert!(is_answer(status), "{status}");
+        }
+    }
 }

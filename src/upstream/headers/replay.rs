@@ -12,6 +12,8 @@ use crate::wire::heads;
 const ROOM: usize = 32;
 /// How many a replay has beside them, as a rule.
 const ADDED: usize = 4;
+/// More fields than any answer has, and so few that a map still takes what else is said on the way: a full one panics.
+const MOST: usize = 16_384;
 /// The family of fields that speak to the pages of one origin.
 const TO_PAGES: &str = "access-control-";
 /// Under this name a record keeps the origin that its `Access-Control-*` fields were meant for. No answer has a field of
@@ -44,11 +46,14 @@ pub fn replayable<'a>(
     kept.chain(origin.map(|origin| (RECORDED_ORIGIN.as_bytes(), origin.as_bytes())))
 }
 
-/// The fields of a replay, from those that [`replayable`] kept; none when they are no fields.
+/// The fields of a replay, from those that [`replayable`] kept; none when they are no fields, or too many.
 ///
 /// What was said to the pages of one origin is repeated to no other: `origin` is the one that this request came from.
 pub fn replayed(recorded: &Recorded, allow: &[HeaderName], origin: Option<&HeaderValue>) -> Option<HeaderMap> {
     let fields = recorded.shared_fields();
+    if fields.size_hint().0 > MOST {
+        return None;
+    }
     let mut headers = HeaderMap::with_capacity(fields.size_hint().0.min(ROOM) + ADDED);
     let (mut first, mut bound) = (None, false);
     let is_bound = |name: &HeaderName| is_to_pages(name) && !allow.contains(name);

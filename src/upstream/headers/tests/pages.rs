@@ -54,3 +54,21 @@ fn a_record_that_is_no_field_is_no_replay() {
     assert!(replayed(&bad("a", "1\n"), &[], None).is_none());
     assert!(replayed(&bad("a", "1"), &[], None).is_some());
 }
+
+/// Each of them under another name: they take the most room.
+#[test]
+fn a_replay_with_all_its_fields_takes_more_and_a_record_with_too_many_is_none() {
+    let replay = |count: usize| {
+        let fields = (0..count).map(|at| (format!("x-{at}"), "1"));
+        let origin = [(String::from("oncegate-origin"), "https://a.example")];
+        replayed(&Recorded::new(200, origin.into_iter().chain(fields), b""), &[], None)
+    };
+    let mut most = replay(16_383).unwrap();
+    for at in 0..64 {
+        most.insert(HeaderName::try_from(format!("y-{at}")).unwrap(), HeaderValue::from_static("1"));
+    }
+    assert_eq!(most.len(), 16_383 + 1 + 64, "and vary");
+    for count in [16_384, 24_573, 24_575, 24_576, 24_577, 40_000] {
+        assert!(replay(count).is_none(), "{count}");
+    }
+}
