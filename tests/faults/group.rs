@@ -1,13 +1,18 @@
 //! A store of several Redis processes: replicas under sentinels, or a cluster. Each node has a proxy before it, and all
 //! others know it by that alone: gateways, replicas, sentinels. So its network can be ill as well as its process.
 
+use std::time::Duration;
+
 use crate::proxy::Proxy;
-use crate::redis::{Cluster, RedisServer, Sentinels, until};
+use crate::redis::{Cluster, RedisServer, Sentinels, until, until_within};
 
 /// What the sentinels call the primary.
 const MASTER: &str = "mymaster";
 /// How many replicas follow the primary under sentinels.
 const REPLICAS: usize = 2;
+/// Room for several elections: on a busy machine one can end without a winner, and the next begins after twice the
+/// failover's own time.
+const ELECTIONS: Duration = Duration::from_mins(2);
 
 /// The processes.
 enum Kind {
@@ -162,7 +167,7 @@ impl Group {
     /// for the primary that it was.
     pub(crate) fn restart(&mut self, number: usize) {
         let setting = if let Kind::Cluster(_) = self.kind { "cluster-announce-port" } else { "replica-announce-port" };
-        until("somebody has taken its place, and all know", || self.has_successor(number));
+        until_within(ELECTIONS, "somebody has taken its place, and all know", || self.has_successor(number));
         self.nodes()[number].restart();
         announce(&self.servers()[number], setting, &self.proxies[number]);
     }

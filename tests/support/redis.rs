@@ -272,10 +272,15 @@ fn log(dir: &Path) -> String {
 }
 
 /// Waits until something holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, holds);
+}
+
+/// The same, for so long at most.
+pub fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let start = Clock::instant();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < patience, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
