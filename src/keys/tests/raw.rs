@@ -39,6 +39,33 @@ fn is_exactly(recorded: RawPrint, request: &Request, salt: Salt) -> bool {
     }
 }
 
+#[test]
+fn what_does_not_count_changes_the_raw_print_alone() {
+    let plain = || request(&[("content-type", "text/plain")], "1");
+    let base = prints(&by_header(), plain());
+    let spelled = [
+        Request { raw_path: "//orders".to_owned(), ..plain() },
+        Request { authority: "Shop.Example".to_owned(), ..plain() },
+        request(&[("content-type", "Text/Plain; charset=utf-8")], "1"),
+    ];
+    for request in spelled {
+        let other = prints(&by_header(), request);
+        assert!(other.raw != base.raw && other.canonical == base.canonical);
+    }
+    let unseen = prints(&by_header(), request(&[("content-type", "text/plain"), ("x-forwarded-for", "::1")], "1"));
+    assert_eq!(unseen, base);
+    for request in [
+        Request { method: Method::PUT, ..plain() },
+        Request { path: "/orders/7".to_owned(), raw_path: "/orders/7".to_owned(), ..plain() },
+        Request { authority: "other.example".to_owned(), ..plain() },
+        Request { query: Some("a=1".to_owned()), ..plain() },
+        Request { body: Bytes::from_static(b"2"), ..plain() },
+    ] {
+        let other = prints(&by_header(), request);
+        assert!(other.raw != base.raw && other.canonical != base.canonical);
+    }
+}
+
 /// Records live on from version to version, and gateways of two versions share them for a while. A second implementation,
 /// of the framing and of the hash, says the same.
 #[test]
