@@ -194,7 +194,8 @@ fn record(page: &mut Page, guard: &Guard, explanation: &Explanation) {
         return;
     }
     let settings = explanation.settings;
-    page.line("record", format!("both fingerprints (version {FINGERPRINT_VERSION}), settings {settings:08x}"));
+    let kept = "the fingerprint, and a keyed hash of the request as sent";
+    page.line("record", format!("{kept} (version {FINGERPRINT_VERSION}), settings {settings:08x}"));
     let credentials = explanation.credentials.map_or_else(
         || "not asked for".to_owned(),
         |digest| format!("{digest}: a replay needs the same {}", names(&guard.keys.require_same)),

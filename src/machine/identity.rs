@@ -50,7 +50,7 @@ pub struct AttemptId(pub [u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Print(pub [u8; 16]);
 
-/// What keys the hash of a request as sent: drawn for each claim, and known to nobody but the store and its gateways.
+/// What keys the hash of a request as sent: drawn for each request, and known to nobody but the store and its gateways.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Salt(pub [u8; 8]);
 

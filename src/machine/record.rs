@@ -22,7 +22,7 @@ pub struct Record {
     pub number: u32,
     /// Where the operation stands.
     pub state: State,
-    /// The first request's digests.
+    /// What the first request is known by.
     pub prints: Prints,
     /// Digest of the credentials that a replay must show again; none when the scope itself proves the caller.
     pub credentials: Option<Print>,

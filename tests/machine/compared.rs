@@ -98,7 +98,7 @@ fn each_claim_has_a_salt_of_its_own() {
     assert_eq!(one.canonical, other.canonical);
 }
 
-/// Earlier versions kept a SHA-256 there, which no request hashes to.
+/// Earlier versions kept a SHA-256 there, which a request hashes to by chance alone.
 #[test]
 fn a_record_whose_raw_print_fits_no_request_is_compared_by_the_canonical_digest() {
     let mut system = System::new(policy(InDoubt::Hold));
