@@ -110,6 +110,22 @@ impl Pieces for Hasher {
     }
 }
 
+/// Adds pieces, some of them framed, and returns what they are in one.
+#[cfg(test)]
+pub(super) fn add_all(hasher: &mut impl Pieces, pieces: &[(Vec<u8>, bool)]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    for (piece, framed) in pieces {
+        if *framed {
+            hasher.add_framed(piece);
+            whole.extend((piece.len() as u64).to_be_bytes());
+        } else {
+            hasher.add(piece);
+        }
+        whole.extend(piece);
+    }
+    whole
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -142,16 +158,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_pieces_are_hashed_as_one(pieces in vec((vec(any::<u8>(), 0..300), any::<bool>()), 0..20)) {
-            let (mut hasher, mut whole) = (Hasher::new(), Vec::new());
-            for (piece, framed) in &pieces {
-                if *framed {
-                    hasher.add_framed(piece);
-                    whole.extend((piece.len() as u64).to_be_bytes());
-                } else {
-                    hasher.add(piece);
-                }
-                whole.extend(piece);
-            }
+            let mut hasher = Hasher::new();
+            let whole = add_all(&mut hasher, &pieces);
             prop_assert_eq!(hasher.finish(), Hash::from(Sha256::digest(&whole)));
         }
     }

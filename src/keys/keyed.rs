@@ -70,6 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::keys::hasher::add_all;
 
     const SALT: Salt = Salt(*b"saltsalt");
 
@@ -132,16 +133,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_pieces_are_hashed_as_one(salt: [u8; 8], pieces in vec((vec(any::<u8>(), 0..300), any::<bool>()), 0..20)) {
-            let (mut hasher, mut whole) = (Keyed::new(Salt(salt)), Vec::new());
-            for (piece, framed) in &pieces {
-                if *framed {
-                    hasher.add_framed(piece);
-                    whole.extend((piece.len() as u64).to_be_bytes());
-                } else {
-                    hasher.add(piece);
-                }
-                whole.extend(piece);
-            }
+            let mut hasher = Keyed::new(Salt(salt));
+            let whole = add_all(&mut hasher, &pieces);
             prop_assert_eq!(hasher.finish(), keyed(Salt(salt), &[&whole]));
         }
 
