@@ -91,6 +91,11 @@ pub fn admit(
         (State::InDoubt { since, .. }, InDoubt::Retry) if found.beside != arrival.beside => {
             Admission::Duplicate(Duplicate::InDoubt { since: *since })
         }
+        (State::InDoubt { .. }, InDoubt::Retry)
+            if policy.compare && arrival.likeness_to_act(&found.prints) == Likeness::Changed =>
+        {
+            Admission::Duplicate(Duplicate::Changed)
+        }
         (State::InDoubt { .. }, InDoubt::Retry) => Admission::Claim {
             expect: Expect::Fence(found.fence),
             record: claim_over(found, claim(arrival, policy, attempt, now)),

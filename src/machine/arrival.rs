@@ -194,6 +194,20 @@ impl<'a> Arrival<'a> {
         }
     }
 
+    /// The same, for what is done in the name of the request on record: who can read the store knows the salt of a raw
+    /// print, and may find another request that has the same. A canonical digest cannot be made to measure, so it has to
+    /// agree wherever it can be compared.
+    pub(super) fn likeness_to_act(&self, recorded: &Prints) -> Likeness {
+        match self.likeness(recorded) {
+            Likeness::Same
+                if self.settings == recorded.settings && self.compared().canonical() != recorded.canonical =>
+            {
+                Likeness::Changed
+            }
+            likeness => likeness,
+        }
+    }
+
     /// Whether a replay of a record kept under `recorded` may be shown to this caller.
     pub(super) fn may_see(&self, recorded: Option<Print>) -> bool {
         self.credentials.is_none() || self.credentials == recorded

@@ -24,7 +24,7 @@ pub fn recall(lost: &Record, lease: Option<Duration>, doubt_retention: Duration,
 /// What is known of a lost record, with the question by which the upstream can be asked: an equal request's is as good as
 /// the first one's, which was not kept.
 pub fn asked_by(lost: Record, later: &Arrival<'_>) -> Record {
-    let equal = matches!(later.likeness(&lost.prints), Likeness::Same);
+    let equal = later.likeness_to_act(&lost.prints) == Likeness::Same;
     let probe = if equal { later.probe.clone() } else { None };
     Record { probe: lost.probe.or(probe), ..lost }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use oncegate::machine::{
-    Admission, Also, Arrival, Comparable, Duplicate, InDoubt, NamespaceTag, OperationId, Print, RawPrint, Record, Salt,
-    admit,
+    Admission, Also, Arrival, Cause, Comparable, Duplicate, Ending, InDoubt, NamespaceTag, OperationId, Policy, Print,
+    RawPrint, Record, Salt, admit,
 };
 
 use super::system::{Look, PLAIN, START, System, Told, attempt, policy, salt};
@@ -96,6 +96,26 @@ fn each_claim_has_a_salt_of_its_own() {
     let [one, other] = [1, 1].map(|number| claimed(&arrival(Alike::to(number), &made)).prints);
     assert!(one.raw.salt() != other.raw.salt() && one.raw != other.raw);
     assert_eq!(one.canonical, other.canonical);
+}
+
+/// A first attempt is in doubt, and a further one may run.
+fn doubted(policy: Policy) -> System {
+    let mut system = System::new(policy);
+    let Told::Act(held) = system.admit(PLAIN, 1) else { panic!("nothing is known of it") };
+    system.settle(&held, &Ending::Unknown(Cause::Broken));
+    system
+}
+
+/// Who can read the store may find another request that has the raw print on record.
+#[test]
+fn nobody_acts_for_the_first_request_by_the_raw_print_alone() {
+    let forged = Look { canonical: 9, ..PLAIN };
+    let retry = policy(InDoubt::Retry);
+    assert_eq!(doubted(retry.clone()).admit(forged, 2), Told::Refused(Duplicate::Changed));
+    let acts = |mut system: System, look| matches!(system.admit(look, 2), Told::Act(_));
+    assert!(acts(doubted(retry.clone()), PLAIN));
+    assert!(acts(doubted(retry.clone()), Look { settings: 2, ..forged }), "the bytes tell where digests cannot");
+    assert!(acts(doubted(Policy { compare: false, ..retry }), forged), "nothing is compared");
 }
 
 /// Earlier versions kept a SHA-256 there, which a request hashes to by chance alone.

@@ -91,6 +91,12 @@ impl Model {
                     return if proven { Verdict::Completed { mark } } else { Verdict::Stranger { mark } };
                 }
                 Memory { stage: Stage::InDoubt, .. } if !self.retry => return Verdict::InDoubt,
+                // Nobody acts for another by a keyed hash alone.
+                Memory { look: first, .. }
+                    if self.compare && first.settings == look.settings && first.canonical != look.canonical =>
+                {
+                    return Verdict::Changed;
+                }
                 Memory { number, .. } => number + 1,
             },
         };

@@ -46,6 +46,7 @@ fn look() -> impl Strategy<Value = Look> {
         4 => Just(PLAIN),
         1 => Just(Look { raw: 2, ..PLAIN }),
         1 => Just(Look { raw: 3, canonical: 3, ..PLAIN }),
+        1 => Just(Look { canonical: 3, ..PLAIN }),
         1 => Just(Look { settings: 2, ..PLAIN }),
         1 => Just(Look { raw: 2, settings: 2, ..PLAIN }),
         1 => Just(Look { caller: Some(2), ..PLAIN }),
