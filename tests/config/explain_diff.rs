@@ -151,9 +151,14 @@ fn another_operation_is_told_by_key_and_scope() {
 
 /// The same with another guard.
 fn compared_with(lines: &str, first: &str, second: &str) -> (Option<i32>, String) {
+    compared_in(FILE, lines, first, second)
+}
+
+/// The same in another file.
+fn compared_in(file: &str, lines: &str, first: &str, second: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let guard = "      key: [{ header: Idempotency-Key }, { json: /no }]\n";
-    let text = FILE.replace(guard, &format!("      key: [{{ header: Idempotency-Key }}]\n{lines}"));
+    let text = file.replace(guard, &format!("      key: [{{ header: Idempotency-Key }}]\n{lines}"));
     let text = text.replace("compare: true,", if lines.contains("also") { "" } else { "client: { mode: trust }," });
     for (name, text) in [("c.yaml", text.as_str()), ("a.http", first), ("b.http", second)] {
         std::fs::write(directory.path().join(name), text).unwrap();
@@ -174,6 +179,33 @@ fn a_second_key_makes_a_duplicate_under_a_fresh_first_one() {
     assert!(said(&text, "the second is")[0].starts_with("a duplicate by the second key (JSON pointer /no)"), "{text}");
     let (code, text) = compared_with(also, &numbered, &fresh.replace("\"no\": 7", "\"no\": 8"));
     assert!(code == Some(1) && said(&text, "the second is")[0].starts_with("a new operation"), "{text}");
+}
+
+/// Routes that share their keys may read a request in unlike ways: then only equal bytes are known to be equal.
+#[test]
+fn routes_with_unlike_settings_are_not_taken_for_alike() {
+    let second = "  - name: create-order-again
+    match: { methods: [POST], path: /v2/orders }
+    upstream: orders
+    idempotency:
+      namespace: create-order
+      key: [{ header: Idempotency-Key }]
+      also: { namespace: numbers, key: [{ json: /no }], fingerprint: { compare: true } }
+      scope: { trusted_header: X-Customer-Id }
+  - name: everything-else
+";
+    let also = "      also: { namespace: numbers, key: [{ json: /no }], fingerprint: { compare: true } }\n";
+    let said_with = |from: &str, to: &str| {
+        let first = FIRST.replace("\"sent_at\"", "\"no\": 7, \"sent_at\"");
+        let text = FILE.replace("  - name: everything-else\n", second);
+        let later = first.replace("/orders", "/v2/orders").replace(from, to);
+        let (code, text) = compared_in(&text, also, &first, &later);
+        assert_eq!(code, Some(1), "{text}");
+        said(&text, "the second is").remove(0)
+    };
+    assert!(said_with("7f3a", "7f3a").starts_with("no retry for sure: the routes' fingerprint settings differ"));
+    let by_number = said_with("7f3a", "7f3b");
+    assert!(by_number.starts_with("refused with 409, since the routes' fingerprint settings differ"), "{by_number}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use http::HeaderName;
 use super::fate::{Asked, End, Fate, Named, refused};
 use super::page::{Page, cut};
 use crate::config::Settings;
-use crate::keys::{Difference, Differences, differences};
+use crate::keys::{Difference, Differences, Explanation, differences};
 
 /// So many differences are shown of each kind, unless all are asked for.
 const MANY: usize = 20;
@@ -57,6 +57,30 @@ fn told(fate: &Fate<'_>) -> String {
     }
 }
 
+/// How the second compares with the first, as its route sees that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    Exact,
+    Equal,
+    /// Routes of one namespace may have different settings: then only equal bytes are known to be equal.
+    Unsure,
+    Changed,
+    /// The route does not compare.
+    Alike,
+}
+
+impl Likeness {
+    fn of(first: &Explanation, second: &Explanation, compare: bool) -> Self {
+        match (first.settings == second.settings, first.canonical == second.canonical) {
+            _ if first.raw == second.raw => Self::Exact,
+            (true, true) => Self::Equal,
+            _ if !compare => Self::Alike,
+            (false, _) => Self::Unsure,
+            (true, false) => Self::Changed,
+        }
+    }
+}
+
 /// What the second counts as, and whether it is taken for the first.
 fn verdict(one: &Named<'_>, other: &Named<'_>, found: &Differences) -> (String, bool) {
     let (first, second) = (&one.explanation, &other.explanation);
@@ -69,29 +93,30 @@ fn verdict(one: &Named<'_>, other: &Named<'_>, found: &Differences) -> (String, 
         && let (Some((one, _)), Some(also)) = (shared, &other.guard.also)
     {
         let keys: Vec<_> = one.key.iter().map(|piece| piece.from.as_str()).collect();
-        let is_equal = first.raw == second.raw || first.canonical == second.canonical || !also.policy.compare;
-        let verdict = if is_equal { "a duplicate" } else { "refused with 422" };
+        let (verdict, is_equal) = match Likeness::of(first, second, also.policy.compare) {
+            Likeness::Unsure => ("refused with 409, since the routes' fingerprint settings differ,", false),
+            Likeness::Changed => ("refused with 422", false),
+            Likeness::Exact | Likeness::Equal | Likeness::Alike => ("a duplicate", true),
+        };
         return (format!("{verdict} by the second key ({}), under a first key of its own", keys.join(", ")), is_equal);
     }
     if first.operation != second.operation {
         return (format!("a new operation, by its {}", places(&found.operation)), false);
     }
-    // Routes of one namespace may have different settings: then only equal bytes are known to be equal.
-    if first.raw != second.raw && first.settings != second.settings && other.guard.policy.compare {
-        return ("no retry for sure: the routes' fingerprint settings differ, so it gets 409".to_owned(), false);
-    }
-    let is_equal = first.raw == second.raw || first.canonical == second.canonical;
-    if !is_equal && other.guard.policy.compare {
-        return ("a changed request under the same key: it gets 422 `key-reused`".to_owned(), false);
-    }
+    let verdict = match Likeness::of(first, second, other.guard.policy.compare) {
+        Likeness::Unsure => {
+            return ("no retry for sure: the routes' fingerprint settings differ, so it gets 409".to_owned(), false);
+        }
+        Likeness::Changed => {
+            return ("a changed request under the same key: it gets 422 `key-reused`".to_owned(), false);
+        }
+        Likeness::Exact => "the same request again, byte for byte in all that counts",
+        Likeness::Equal => "a retry: the same request in another spelling",
+        Likeness::Alike => "a duplicate: on this route the key alone counts, not what else differs",
+    };
     if first.credentials != second.credentials && other.guard.policy.replays {
         return ("a duplicate, but with other credentials: it gets 409 without the first answer".to_owned(), false);
     }
-    let verdict = match (first.raw == second.raw, is_equal) {
-        (true, _) => "the same request again, byte for byte in all that counts",
-        (false, true) => "a retry: the same request in another spelling",
-        (false, false) => "a duplicate: on this route the key alone counts, not what else differs",
-    };
     (verdict.to_owned(), true)
 }
 
