@@ -19,7 +19,7 @@ use oncegate::store::memory::MemoryStore;
 use oncegate::telemetry::Metrics;
 use oncegate::telemetry::access::AccessLog;
 use oncegate::upstream::{Fleet, SystemResolver};
-use oncegate::wire::{Client, Closing, Inbound};
+use oncegate::wire::{AnswerBody, Client, Closing, Inbound};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -154,7 +154,7 @@ fn listen<H, F, B>(settings: &Settings, metrics: Arc<Metrics>, handle: H) -> Str
 where
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let doorway = Arc::new(Doorway {

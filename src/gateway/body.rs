@@ -14,6 +14,7 @@ use super::entry::Closing;
 use super::limits::{Hold, Slot};
 use crate::telemetry::{Metrics, Timeout};
 use crate::upstream::{self, BodyError};
+use crate::wire::AnswerBody;
 use crate::wire::heads::Spelling;
 
 /// Why an answer's body ends before its end.
@@ -87,13 +88,15 @@ impl Body {
         Self { spelling, ..self }
     }
 
-    pub(super) fn take_spelling(&mut self) -> Option<Spelling> {
-        self.spelling.take()
-    }
-
     /// Has a line written when the body is gone.
     pub(super) fn closes(&mut self, line: Closing) {
         self.line = Some(line);
+    }
+}
+
+impl AnswerBody for Body {
+    fn take_spelling(&mut self) -> Option<Spelling> {
+        self.spelling.take()
     }
 }
 

@@ -305,9 +305,6 @@ impl Gateway {
             // What is left of the body must not be taken for the next request.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if let Some(spelling) = response.body_mut().take_spelling() {
-            client.exchange.spell(spelling);
-        }
         (response, verdict)
     }
 

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -16,7 +15,7 @@ use super::front::{self, Failure};
 use super::pace::Cut;
 use super::{BoxError, Doorway, http1, http2};
 use crate::telemetry::Timeout;
-use crate::wire::{Ahead, Client, Inbound};
+use crate::wire::{Ahead, AnswerBody, Client, Inbound};
 
 /// A connection that has come as far as its first request.
 enum Arrived {
@@ -29,7 +28,7 @@ pub(super) async fn drive<H, F, B>(stream: TcpStream, peer: IpAddr, doorway: Arc
 where
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<BoxError>,
 {
     if let Err(error) = stream.set_nodelay(true) {
@@ -111,7 +110,7 @@ where
     IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<BoxError>,
 {
     match doorway.front.http2.as_ref().filter(|_| speaks_http2) {

@@ -29,7 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
 use crate::telemetry::Metrics;
-use crate::wire::{Client, Closing, Inbound, framing};
+use crate::wire::{AnswerBody, Client, Closing, Inbound, framing};
 use places::Place;
 
 /// Why an answer's body ends before its end.
@@ -137,7 +137,7 @@ where
     D: Fn() -> Arc<Doorway>,
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let Listener { socket, lent } = listener;
@@ -182,7 +182,7 @@ fn admit<H, F, B>(open: &TaskTracker, stream: TcpStream, peer: SocketAddr, doorw
 where
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<BoxError>,
 {
     match doorway.connections.take(doorway.limits.connections) {

@@ -30,8 +30,6 @@ struct Talk {
     turn: u64,
     /// How its fields were spelled, until somebody takes it on or answers it.
     spelling: Option<Spelling>,
-    /// How the fields of its answer were.
-    answer: Option<Spelling>,
     /// Interim answers may be sent: the client takes them, and the answer has not begun.
     takes_interim: bool,
     interim: VecDeque<Bytes>,
@@ -81,15 +79,6 @@ impl Exchange {
         (talk.turn, talk.spelling.take())
     }
 
-    /// How the fields of the answer were spelled that is given next.
-    pub fn spell(&self, answer: Spelling) {
-        let mut talk = self.talk();
-        // Only HTTP/1.1 says them so: nobody would ever take it.
-        if talk.turn > 0 {
-            talk.answer = Some(answer);
-        }
-    }
-
     /// Sends a whole interim answer's head (1xx) before the answer to the request of this number. It is left out where it
     /// cannot be sent: when that request is no longer the present one, to HTTP/1.0, behind the answer's beginning, or faster
     /// than the client reads.
@@ -121,7 +110,7 @@ impl Exchange {
     pub fn begins(&self, takes_interim: bool, unread: bool, spelling: Option<Spelling>) {
         let mut talk = self.talk();
         talk.turn += 1;
-        (talk.spelling, talk.answer) = (spelling, None);
+        talk.spelling = spelling;
         talk.takes_interim = takes_interim;
         talk.unread = unread;
         talk.end.minded = false;
@@ -156,13 +145,12 @@ impl Exchange {
         News { interim, minds_end: talk.end.minded }
     }
 
-    /// The answer begins: the interim answers that have to go before it, and none from now on; and how its fields were
-    /// spelled, if that is known.
-    pub fn answered(&self) -> (VecDeque<Bytes>, Option<Spelling>) {
+    /// The answer begins: the interim answers that have to go before it, and none from now on.
+    pub fn answered(&self) -> VecDeque<Bytes> {
         let mut talk = self.talk();
         talk.takes_interim = false;
         talk.spelling = None;
-        (talk.take_interim(), talk.answer.take())
+        talk.take_interim()
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
@@ -206,11 +194,11 @@ mod tests {
         hint(&exchange);
         assert_eq!(news(&exchange).interim, [HINTS]);
         hint(&exchange);
-        assert_eq!(exchange.answered().0, [HINTS]);
+        assert_eq!(exchange.answered(), [HINTS]);
         hint(&exchange);
         exchange.begins(false, false, None);
         hint(&exchange);
-        assert_eq!((news(&exchange), exchange.answered().0.len()), (News::default(), 0));
+        assert_eq!((news(&exchange), exchange.answered().len()), (News::default(), 0));
     }
 
     #[test]
@@ -239,7 +227,7 @@ mod tests {
         assert_eq!(full, News::default(), "there is no room");
         assert_eq!(news(&exchange).interim.len(), INTERIM / HINTS.len());
         hint(&exchange);
-        assert_eq!(exchange.answered().0, [HINTS], "and there is room again");
+        assert_eq!(exchange.answered(), [HINTS], "and there is room again");
     }
 
     #[test]
@@ -275,10 +263,5 @@ mod tests {
         begins();
         exchange.answered();
         assert!(exchange.present().1.is_none(), "an idle connection holds no memory");
-        exchange.spell(Spelling::of(Bytes::new(), &[]));
-        assert!(exchange.answered().1.is_some() && exchange.answered().1.is_none());
-        exchange.spell(Spelling::of(Bytes::new(), &[]));
-        begins();
-        assert!(exchange.answered().1.is_none());
     }
 }

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod alarms;
+mod answer;
 mod certificate;
 mod closing;
 mod exchange;
@@ -25,6 +26,7 @@ use http::HeaderValue;
 
 pub use ahead::Ahead;
 pub use alarms::{Alarms, Lent};
+pub use answer::AnswerBody;
 pub use certificate::Certificate;
 pub use closing::{Closing, Step};
 pub use exchange::{Exchange, News};

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{BufMut, Bytes};
+use bytes::BufMut;
 use http::{Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -16,7 +16,7 @@ use super::reader::{Body, Came, Reader, Step};
 use super::request::{self, Asked};
 use crate::server::{BoxError, Doorway, pace};
 use crate::wire::framing::{Fault, Limits};
-use crate::wire::{Client, Cut, Feeder, Framing, Inbound, Watch, Writer, feed};
+use crate::wire::{AnswerBody, Client, Cut, Feeder, Framing, Inbound, Watch, Writer, feed};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     /// `last`, or when what comes next could not be told from what is left of this request.
     pub(super) async fn say<B>(&mut self, answer: Response<B>, asked: &Asked, last: bool) -> io::Result<bool>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: AnswerBody,
         B::Error: Into<BoxError>,
     {
         if answer.status().is_informational() {
@@ -198,21 +198,21 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
         Ok(again)
     }
 
-    fn say_head<B: http_body::Body>(&mut self, answer: Response<B>, asked: &Asked, last: bool) -> (B, Framing, bool) {
+    fn say_head<B: AnswerBody>(&mut self, answer: Response<B>, asked: &Asked, last: bool) -> (B, Framing, bool) {
         // Who has the answer needs no word any more.
         self.expects = false;
-        let (before, spelling) = self.client.exchange.answered();
-        for interim in before {
+        for interim in self.client.exchange.answered() {
             self.writer.lines().put_slice(&interim);
         }
-        let (head, body) = answer.into_parts();
+        let (head, mut body) = answer.into_parts();
+        let spelling = body.take_spelling();
         let (framing, again) = answer::head(&head, &body, spelling.as_ref(), asked, last, self.writer.lines());
         (body, framing, again)
     }
 
     fn poll_say<B>(&mut self, saying: &mut Saying<B>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: AnswerBody,
         B::Error: Into<BoxError>,
     {
         loop {
@@ -230,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
     pub(super) async fn switch<B>(mut self, answer: Response<B>, mut asked: Asked) -> io::Result<()>
     where
         S: Send + 'static,
-        B: http_body::Body,
+        B: AnswerBody,
     {
         let handover = asked.handover.take();
         drop(self.say_head(answer, &asked, true));

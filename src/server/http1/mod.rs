@@ -14,14 +14,13 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::pace::{Cut, Pace};
 use super::{BoxError, Doorway};
 use crate::clock::Clock;
-use crate::wire::{Client, Inbound, Watch};
+use crate::wire::{AnswerBody, Client, Inbound, Watch};
 use conversation::Conversation;
 use request::Asked;
 
@@ -31,7 +30,7 @@ where
     IO: AsyncRead + AsyncWrite + Cut + Unpin + Send + 'static,
     H: Fn(Request<Inbound>, Arc<Client>) -> F,
     F: Future<Output = Response<B>>,
-    B: http_body::Body<Data = Bytes> + Unpin,
+    B: AnswerBody,
     B::Error: Into<BoxError>,
 {
     let (client, watch) = (Arc::new(client), Arc::new(Watch::new(Version::HTTP_11)));

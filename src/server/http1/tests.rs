@@ -18,7 +18,7 @@ use crate::server::pace::Cut;
 use crate::server::{BoxError, Connections, Doorway, Limits};
 use crate::telemetry::Metrics;
 use crate::wire::framing::Fault;
-use crate::wire::{Client, Closing, Inbound, OnUpgrade};
+use crate::wire::{AnswerBody, Client, Closing, Inbound, OnUpgrade};
 
 const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -60,7 +60,7 @@ fn serve<H, F, B>(size: usize, handle: H) -> DuplexStream
 where
     H: Fn(Request<Inbound>, Arc<Client>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: AnswerBody + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let (near, far) = duplex(size);

@@ -43,6 +43,10 @@ impl http_body::Body for Pieces {
     }
 }
 
+impl AnswerBody for Pieces {}
+
+impl AnswerBody for Inbound {}
+
 impl Drop for Pieces {
     fn drop(&mut self) {
         if let Some(dropped) = &self.dropped {
