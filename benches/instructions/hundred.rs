@@ -54,10 +54,10 @@ fn once_logged(path: &str) -> Asked {
 #[bench::plain(args = ("/plain",), setup = once, config = at_most(5_960_000))]
 #[bench::unique(args = ("/orders",), setup = once, config = at_most(12_300_000))]
 #[bench::unique_by_fingerprint(args = ("/whole",), setup = once, config = at_most(12_400_000))]
-#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(4_480_000))]
-#[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(4_190_000))]
+#[bench::replay(args = ("/orders", "0"), setup = again, config = at_most(4_420_000))]
+#[bench::replay_from_cache(args = ("/orders", "64MiB"), setup = again, config = at_most(4_130_000))]
 #[bench::unique_logged(args = ("/orders",), setup = once_logged, config = at_most(12_900_000))]
-#[bench::replay_from_cache_logged(args = ("/orders",), setup = again_logged, config = at_most(4_580_000))]
+#[bench::replay_from_cache_logged(args = ("/orders",), setup = again_logged, config = at_most(4_490_000))]
 fn hundred((mut whole, counted, status): Asked) -> Asked {
     whole.ask(&counted, status);
     (whole, counted, status)

@@ -15,7 +15,7 @@ use super::limits::{Hold, Slot};
 use crate::telemetry::{Metrics, Timeout};
 use crate::upstream::{self, BodyError};
 use crate::wire::AnswerBody;
-use crate::wire::heads::Spelling;
+use crate::wire::heads::{Lines, Spelling, Written};
 
 /// Why an answer's body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,8 +33,8 @@ pub struct Body {
     kind: Kind,
     /// The answer's line in the access log, which is written when the body is gone.
     line: Option<Closing>,
-    /// How the fields were spelled that it came with, if that is kept.
-    spelling: Option<Spelling>,
+    /// How the fields are written that it came with, if that is known.
+    written: Option<Written>,
 }
 
 enum Kind {
@@ -56,7 +56,7 @@ struct Passing {
 
 impl Body {
     fn of(kind: Kind) -> Self {
-        Self { kind, line: None, spelling: None }
+        Self { kind, line: None, written: None }
     }
 
     /// No bytes.
@@ -85,7 +85,20 @@ impl Body {
 
     /// The same, whose head was spelled so.
     pub(super) fn spelled(self, spelling: Option<Spelling>) -> Self {
-        Self { spelling, ..self }
+        Self { written: spelling.map(Written::Spelled), ..self }
+    }
+
+    /// Has these lines written in the head before it. Nothing but HTTP/1.1 does that.
+    pub(super) fn follows(&mut self, lines: Lines) {
+        self.written = Some(Written::Lines(lines));
+    }
+
+    /// The lines of its head, where it has such.
+    pub(super) fn lines(&mut self) -> Option<&mut Lines> {
+        match &mut self.written {
+            Some(Written::Lines(lines)) => Some(lines),
+            Some(Written::Spelled(_)) | None => None,
+        }
     }
 
     /// Has a line written when the body is gone.
@@ -95,8 +108,8 @@ impl Body {
 }
 
 impl AnswerBody for Body {
-    fn take_spelling(&mut self) -> Option<Spelling> {
-        self.spelling.take()
+    fn take_written(&mut self) -> Option<Written> {
+        self.written.take()
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Request, request};
+use http::{HeaderMap, Request, Version, request};
 
 use super::again;
 use super::aside::{Instead, begun, given_back, unguarded, unnamed, whole};
 use super::asker::Asker;
 use super::attempt::{Attempt, Delivery};
 use super::attended::{Attended, Listener, Panicked, Pipe};
-use super::duplicate::{Key, tell};
+use super::duplicate::{Hearer, Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
 use super::queue::Queue;
@@ -123,7 +123,8 @@ impl Gateway {
             routed.metrics.also_refused();
         }
         let origin = headers::origin(&head.headers, routed.kinds);
-        let told = tell(guard, taken, origin, &self.outlook(guard, routed.metrics));
+        let hearer = Hearer { origin, takes_lines: head.version < Version::HTTP_2 };
+        let told = tell(guard, taken, hearer, &self.outlook(guard, routed.metrics));
         told.map(|response| (response, Verdict::Replayed))
     }
 

@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use httpdate::HttpDate;
 
+use super::body::Body;
 use crate::machine::{OperationId, Time};
+use crate::wire::heads::Lines;
 
 /// The answer is a recorded one.
 pub(super) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -49,22 +51,46 @@ thread_local! {
     static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
 }
 
+/// Where marks are set. Nothing else says anything under their names.
+pub(super) trait Fields {
+    /// Says this under this name.
+    fn set(&mut self, name: &HeaderName, value: &HeaderValue);
+}
+
+impl Fields for HeaderMap {
+    fn set(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.insert(name, value.clone());
+    }
+}
+
+impl Fields for Lines {
+    fn set(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.put(name, value);
+    }
+}
+
+/// Sets marks of an answer, wherever that has its fields.
+pub(super) fn say(response: &mut Response<Body>, marks: impl FnOnce(&mut dyn Fields)) {
+    match response.body_mut().lines() {
+        Some(lines) => marks(lines),
+        None => marks(response.headers_mut()),
+    }
+}
+
 /// Says until when the outcome is remembered, in whole seconds, rounded down: never later than the truth.
-pub(super) fn set_expires(headers: &mut HeaderMap, expires: Time) {
+pub(super) fn set_expires(fields: &mut (impl Fields + ?Sized), expires: Time) {
     // The format ends with the year 9999.
     const END: u64 = 253_402_300_799;
     let second = (expires.0 / 1000).min(END);
-    let date = LAST.with_borrow_mut(|(last, date)| {
+    LAST.with_borrow_mut(|(last, date)| {
         if *last != second {
             let mut text = [0; 29];
             write!(&mut text[..], "{}", HttpDate::from(UNIX_EPOCH + Duration::from_secs(second))).ok()?;
             (*last, *date) = (second, HeaderValue::from_bytes(&text).ok()?);
         }
-        Some(date.clone())
+        fields.set(&IDEMPOTENCY_EXPIRES, date);
+        Some(())
     });
-    if let Some(date) = date {
-        headers.insert(IDEMPOTENCY_EXPIRES, date);
-    }
 }
 
 /// Names the operation.

@@ -48,7 +48,7 @@ pub use target::{Target, is_forwarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, VIA};
 use http::{HeaderValue, Request, Response, Version, request};
 use tokio_util::task::TaskTracker;
 
@@ -368,7 +368,10 @@ impl Gateway {
     fn hand_on(&self, response: &mut Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) {
         let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
         if let Some(via) = &self.shared.via {
-            via.sign(response.headers_mut(), received);
+            match response.body_mut().lines() {
+                Some(lines) => lines.put(&VIA, via.line(received)),
+                None => via.sign(response.headers_mut(), received),
+            }
         }
         if let Some((cors, origin)) = page {
             cors.show_marks(response.headers_mut(), origin);

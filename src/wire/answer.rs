@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use http_body::Body;
 
-use super::heads::Spelling;
+use super::heads::Written;
 
 /// An answer's body. It brings along what HTTP/1.1 writes the head by; other versions leave that be.
 pub trait AnswerBody: Body<Data = Bytes> + Unpin {
-    /// How the names of the answer's fields were spelled, if that is known.
-    fn take_spelling(&mut self) -> Option<Spelling> {
+    /// How the answer's fields are written, where that is known.
+    fn take_written(&mut self) -> Option<Written> {
         None
     }
 }

@@ -91,6 +91,60 @@ fn mark(name: &[u8]) -> u64 {
     1 << ((name.len() + 5 * last) % 64)
 }
 
+/// Fields as lines, for a head that nobody looks at on its way.
+#[derive(Debug)]
+pub struct Lines(BytesMut);
+
+impl Lines {
+    /// The longest name that is taken unread; what has a longer one is a matter for a map.
+    const NAME: usize = 256;
+
+    /// None yet, with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(BytesMut::with_capacity(bytes))
+    }
+
+    /// Adds a field.
+    pub fn put(&mut self, name: &HeaderName, value: &HeaderValue) {
+        put(name.as_str().as_bytes(), value.as_bytes(), &mut self.0);
+    }
+
+    /// Adds a field whose name is spelled as a map would spell it; none where a map would have it otherwise, or not at all.
+    pub fn put_bytes(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let named =
+            !name.is_empty() && name.len() <= Self::NAME && name.iter().all(|byte| IN_NAMES[usize::from(*byte)]);
+        // Counted, since that takes many bytes at once.
+        let unsayable = value.iter().filter(|byte| (**byte < b' ' && **byte != b'\t') || **byte == 0x7f).count();
+        (named && unsayable == 0).then(|| put(name, value, &mut self.0))
+    }
+
+    /// As they go out.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Which bytes a name in lower case is made of (RFC 9110 section 5.6.2).
+static IN_NAMES: [bool; 256] = {
+    let mut table = [false; 256];
+    let signs = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut at = 0;
+    while at < signs.len() {
+        table[signs[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+/// How HTTP/1.1 writes fields that did not come into being here.
+#[derive(Debug)]
+pub enum Written {
+    /// Those of the map, in this spelling.
+    Spelled(Spelling),
+    /// These lines, beside those of the map.
+    Lines(Lines),
+}
+
 /// Writes fields as lines, without the empty one behind them. Values of one name keep their order, and so do its
 /// spellings; a field whose name was not spelled is written in lower case.
 pub fn write(fields: &HeaderMap, spelling: Option<&Spelling>, out: &mut BytesMut) {

@@ -16,7 +16,7 @@ use hyper::ext::ReasonPhrase;
 use super::request::Asked;
 use crate::clock::Clock;
 use crate::server::BoxError;
-use crate::wire::heads::{self, Spelling};
+use crate::wire::heads::{self, Written};
 use crate::wire::{Framing, Writer};
 
 /// Room for most heads.
@@ -76,11 +76,11 @@ where
 }
 
 /// Writes the head of an answer with this body. How the body is framed, and whether another request may follow: that is
-/// said here, whatever the fields say.
+/// said here, whatever the fields say. Lines say nothing of it.
 pub(super) fn head(
     answer: &response::Parts,
     body: &impl Body,
-    spelling: Option<&Spelling>,
+    written: Option<&Written>,
     asked: &Asked,
     last: bool,
     out: &mut BytesMut,
@@ -115,6 +115,14 @@ pub(super) fn head(
         }
         17 if *name == TRANSFER_ENCODING => false,
         _ => true,
+    };
+    let spelling = match written {
+        Some(Written::Spelled(spelling)) => Some(spelling),
+        Some(Written::Lines(lines)) => {
+            out.extend_from_slice(lines.as_bytes());
+            None
+        }
+        None => None,
     };
     heads::write_some(&answer.headers, spelling, out, passes);
     // Writing to memory does not fail.

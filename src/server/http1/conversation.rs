@@ -205,8 +205,8 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
             self.writer.lines().put_slice(&interim);
         }
         let (head, mut body) = answer.into_parts();
-        let spelling = body.take_spelling();
-        let (framing, again) = answer::head(&head, &body, spelling.as_ref(), asked, last, self.writer.lines());
+        let written = body.take_written();
+        let (framing, again) = answer::head(&head, &body, written.as_ref(), asked, last, self.writer.lines());
         (body, framing, again)
     }
 

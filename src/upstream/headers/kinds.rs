@@ -61,10 +61,15 @@ impl Kinds {
 
     /// Those that one field is of.
     pub fn one(name: &HeaderName) -> Self {
+        Self::named(name.as_str())
+    }
+
+    /// Those that a field with this name is of, which is in lower case.
+    pub(super) fn named(name: &str) -> Self {
         static KNOWN: LazyLock<[Kinds; Known::COUNT]> =
             LazyLock::new(|| Known::all().map(|known| Kinds::in_words(known.name().as_str())));
-        let known = Known::of(name.as_str().as_bytes());
-        known.map_or_else(|| Self::in_words(name.as_str()), |known| KNOWN[known.place()])
+        let known = Known::of(name.as_bytes());
+        known.map_or_else(|| Self::in_words(name), |known| KNOWN[known.place()])
     }
 
     fn in_words(name: &str) -> Self {

@@ -18,7 +18,7 @@ pub use added::Added;
 pub use fields::{is_reserved, nominated};
 pub use forwarded::{believed, is_forwarding};
 pub use kinds::Kinds;
-pub use replay::{replayable, replayed, vary_by_origin};
+pub use replay::{replayable, replayed, replayed_as_lines, vary_by_origin};
 pub use trace::{Going, Ids, LONGEST_ID, ids_that_came};
 pub use via::Via;
 

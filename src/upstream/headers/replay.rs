@@ -6,12 +6,14 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{Kinds, fields};
 use crate::machine::Recorded;
-use crate::wire::heads;
+use crate::wire::heads::{self, Lines};
 
 /// For how many recorded fields there is room at once.
 const ROOM: usize = 32;
 /// How many a replay has beside them, as a rule.
 const ADDED: usize = 4;
+/// Room for the lines of most replays, in bytes, with those that are put to them.
+const LINES: usize = 512;
 /// More fields than any answer has, and so few that a map still takes what else is said on the way: a full one panics.
 const MOST: usize = 16_384;
 /// The family of fields that speak to the pages of one origin.
@@ -74,6 +76,33 @@ pub fn replayed(recorded: &Recorded, allow: &[HeaderName], origin: Option<&Heade
         vary_by_origin(&mut headers);
     }
     Some(headers)
+}
+
+/// The same as lines; none of a record that nobody but the map's way should decide on: one with a field that is said anew on
+/// the way out, or is not for everybody, or that is spelled as no field is.
+pub fn replayed_as_lines(recorded: &Recorded) -> Option<Lines> {
+    let fields = recorded.fields();
+    if fields.size_hint().0 > MOST {
+        return None;
+    }
+    let mut lines = Lines::with_capacity(LINES);
+    for (name, value) in fields {
+        if !is_plain(name) {
+            return None;
+        }
+        lines.put_bytes(name, value)?;
+    }
+    Some(lines)
+}
+
+/// Whether a replay's field of this name stays what it is all the way to the client, whatever else the answer says.
+fn is_plain(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let of_framing = Kinds::CONNECTION.and(Kinds::TRANSFER_ENCODING).and(Kinds::HOP);
+    let said_anew = Kinds::OURS.and(Kinds::MARK);
+    !(Kinds::named(name).any(of_framing.and(said_anew))
+        || matches!(name, "age" | "date" | "content-length")
+        || name.starts_with(TO_PAGES))
 }
 
 /// Says that another origin may get another answer.

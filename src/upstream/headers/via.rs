@@ -37,7 +37,8 @@ impl Via {
         headers.append(VIA, self.line(received).clone());
     }
 
-    pub(super) fn line(&self, received: Version) -> &HeaderValue {
+    /// That line.
+    pub fn line(&self, received: Version) -> &HeaderValue {
         let [old, usual, second] = &self.lines;
         match received {
             Version::HTTP_10 => old,
