@@ -161,6 +161,11 @@ impl http_body::Body for Body {
     }
 }
 
+/// Whether a client's connection writes heads that are lines already.
+pub(super) fn takes_lines(version: Version) -> bool {
+    version < Version::HTTP_2
+}
+
 /// Counts an answer that came to no end, if it took too long.
 pub(super) fn count(error: &BodyError, metrics: &Metrics) {
     match error {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Request, Version, request};
+use http::{HeaderMap, Request, request};
 
 use super::again;
 use super::aside::{Instead, begun, given_back, unguarded, unnamed, whole};
 use super::asker::Asker;
 use super::attempt::{Attempt, Delivery};
 use super::attended::{Attended, Listener, Panicked, Pipe};
+use super::body::takes_lines;
 use super::duplicate::{Hearer, Key, tell};
 use super::limits::Hold;
 use super::problem::Problem;
@@ -123,7 +124,7 @@ impl Gateway {
             routed.metrics.also_refused();
         }
         let origin = headers::origin(&head.headers, routed.kinds);
-        let hearer = Hearer { origin, takes_lines: head.version < Version::HTTP_2 };
+        let hearer = Hearer { origin, takes_lines: takes_lines(head.version) };
         let told = tell(guard, taken, hearer, &self.outlook(guard, routed.metrics));
         told.map(|response| (response, Verdict::Replayed))
     }

@@ -94,8 +94,8 @@ pub(super) fn set_expires(fields: &mut (impl Fields + ?Sized), expires: Time) {
 }
 
 /// Names the operation.
-pub(super) fn set_operation(headers: &mut HeaderMap, operation: &OperationId) {
+pub(super) fn set_operation(fields: &mut (impl Fields + ?Sized), operation: &OperationId) {
     if let Ok(value) = HeaderValue::from_bytes(&operation.digits()) {
-        headers.insert(OPERATION, value);
+        fields.set(&OPERATION, &value);
     }
 }

@@ -62,6 +62,7 @@ use crate::upstream::headers::{Kinds, Via};
 use crate::upstream::{Fleet, Outgoing, Upstream, headers};
 use crate::wire::framing::Fault;
 use crate::wire::{Alarms, Client, Inbound, OnUpgrade};
+use body::takes_lines;
 use entry::Entry;
 use guards::{Guarded, guards, probed};
 use limits::{Budget, Slots};
@@ -127,6 +128,9 @@ struct Routed<'a> {
     /// Its line in the access log.
     entry: Option<Arc<Entry>>,
 }
+
+/// How a route treats pages of other origins, and the origin that a request came from.
+type Page<'a> = Option<(&'a Cors, Option<&'a HeaderValue>)>;
 
 /// An answer, and how the request counts.
 type Answer = (Response<Body>, Verdict);
@@ -274,7 +278,7 @@ impl Gateway {
         let (mut head, body) = request.into_parts();
         async move {
             let answer = self.answer(&mut head, body, kinds, &client, &mut tally).await;
-            let (mut response, verdict) = self.said(answer, &client, &tally, origin.as_ref());
+            let (mut response, verdict) = self.said(answer, &client, version, &tally, origin.as_ref());
             let line = tally.answered(verdict, response.status());
             body::frame(&mut response, &method, version);
             if let Some(line) = line {
@@ -289,6 +293,7 @@ impl Gateway {
         &self,
         answer: Result<Answer, Problem>,
         client: &Client,
+        version: Version,
         tally: &Tally,
         origin: Option<&HeaderValue>,
     ) -> Answer {
@@ -296,7 +301,7 @@ impl Gateway {
         let page = cors.map(|cors| (cors, origin));
         let own = answer.as_ref().map_or(true, |(_, verdict)| is_own(*verdict));
         let (mut response, verdict) = match answer {
-            Err(problem) => (self.refusal(&problem, tally.operation(), page), problem.verdict()),
+            Err(problem) => (self.refusal(&problem, tally.operation(), page, version), problem.verdict()),
             Ok(answer) => answer,
         };
         if !own {
@@ -365,7 +370,7 @@ impl Gateway {
     }
 
     /// An answer of the upstream's, or a recorded one, becomes one of this gateway's.
-    fn hand_on(&self, response: &mut Response<Body>, page: Option<(&Cors, Option<&HeaderValue>)>) {
+    fn hand_on(&self, response: &mut Response<Body>, page: Page<'_>) {
         let received = std::mem::replace(response.version_mut(), Version::HTTP_11);
         if let Some(via) = &self.shared.via {
             match response.body_mut().lines() {
@@ -379,17 +384,13 @@ impl Gateway {
     }
 
     #[cold]
-    fn refusal(
-        &self,
-        problem: &Problem,
-        operation: Option<OperationId>,
-        page: Option<(&Cors, Option<&HeaderValue>)>,
-    ) -> Response<Body> {
+    fn refusal(&self, problem: &Problem, named: Option<OperationId>, page: Page<'_>, to: Version) -> Response<Body> {
         let clock = &self.arbiter.shared().clock;
         let now = clock.is_calibrated().then(|| clock.now_lately());
-        let mut response = problem.response(&self.shared.settings.problem_types, now);
-        if let Some(operation) = operation {
-            marks::set_operation(response.headers_mut(), &operation);
+        let mut response =
+            problem.response(&self.shared.settings.problem_types, now, page.is_none() && takes_lines(to));
+        if let Some(operation) = named {
+            marks::say(&mut response, |fields| marks::set_operation(fields, &operation));
         }
         if let Some((cors, origin)) = page {
             cors.open(response.headers_mut(), origin);

@@ -12,13 +12,15 @@ use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
+use super::again;
 use super::body::Body;
-use super::{again, marks};
+use super::marks::{self, Fields};
 use crate::machine::Time;
 use crate::telemetry::Verdict;
+use crate::wire::heads::Lines;
 use table::{Retry, Row};
 
 /// What the gateway answers by itself, and why.
@@ -170,6 +172,10 @@ struct Said {
 
 /// Room for the fields that most of them have, and for what is added on the way.
 const HEADERS: usize = 12;
+/// The same for their lines, in bytes.
+const LINES: usize = 512;
+/// Room for most documents, in bytes.
+const DOCUMENT: usize = 512;
 
 /// The members of a problem's document (RFC 9457, section 3), in the order in which they are written.
 #[derive(Serialize)]
@@ -224,13 +230,18 @@ impl Problem {
 
     /// The answer. With a 2xx status (a route's choice for webhook senders) the body is empty: only the headers speak.
     ///
-    /// `now` is the store's time, once it is known.
-    pub fn response(&self, types: &str, now: Option<Time>) -> Response<Body> {
+    /// `now` is the store's time, once it is known. `as_lines`: nobody looks at the head before HTTP/1.1 writes it.
+    pub fn response(&self, types: &str, now: Option<Time>, as_lines: bool) -> Response<Body> {
         let (status, said) = (self.status(), self.said(now));
         let body = if status.is_success() { Body::empty() } else { Body::whole(self.json(types, said).into()) };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        *response.headers_mut() = self.headers(said);
+        if as_lines {
+            response.body_mut().follows(Lines::with_capacity(LINES));
+        } else {
+            response.headers_mut().reserve(HEADERS);
+        }
+        marks::say(&mut response, |fields| self.set_fields(said, fields));
         response
     }
 
@@ -262,24 +273,22 @@ impl Problem {
         }
     }
 
-    fn headers(&self, said: Said) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(HEADERS);
+    fn set_fields(&self, said: Said, fields: &mut dyn Fields) {
         if let Some(seconds) = said.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            fields.set(&RETRY_AFTER, &HeaderValue::from(seconds));
         }
         if let Some(now) = said.now {
-            headers.insert(marks::TIME, HeaderValue::from(now.0));
+            fields.set(&marks::TIME, &HeaderValue::from(now.0));
         }
         if !self.status().is_success() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+            fields.set(&CONTENT_TYPE, &HeaderValue::from_static("application/problem+json"));
         }
-        headers.insert(marks::SOURCE, marks::GATEWAY);
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        self.add_headers(&mut headers);
-        headers
+        fields.set(&marks::SOURCE, &marks::GATEWAY);
+        fields.set(&CACHE_CONTROL, &HeaderValue::from_static("no-store"));
+        self.set_own_fields(fields);
     }
 
-    fn json(&self, types: &str, said: Said) -> String {
+    fn json(&self, types: &str, said: Said) -> Vec<u8> {
         let Row { code, title, retry, .. } = self.row();
         // Without a guard the same key protects nobody.
         let retry = if self.is_unguarded() { Retry::Stop } else { retry };
@@ -305,6 +314,8 @@ impl Problem {
             kind: format_args!("{types}{code}"),
         };
         // Text and numbers can always be written.
-        serde_json::to_string(&members).unwrap_or_default()
+        let mut document = Vec::with_capacity(DOCUMENT);
+        let _ = serde_json::to_writer(&mut document, &members);
+        document
     }
 }

@@ -136,7 +136,7 @@ fn vouched(
 
 /// What the client would get, in the gateway's own words.
 pub(super) fn refused(page: &mut Page, settings: &Settings, problem: &Problem) {
-    let response = problem.response(&settings.gateway.problem_types, None);
+    let response = problem.response(&settings.gateway.problem_types, None, false);
     page.line("refused", response.status().to_string());
     // It is there already: nothing is waited for.
     let body = response.into_body().collect().now_or_never().and_then(Result::ok);

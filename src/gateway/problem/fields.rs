@@ -1,43 +1,45 @@
 //! Which header fields a problem carries beside those of all.
 
+use http::HeaderValue;
 use http::header::{ALLOW, LOCATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue};
 
+use super::marks::Fields;
 use super::{Problem, marks};
 
 impl Problem {
-    /// Adds them.
-    pub(super) fn add_headers(&self, headers: &mut HeaderMap) {
+    /// Sets them.
+    pub(super) fn set_own_fields(&self, fields: &mut dyn Fields) {
         match self {
             Self::Duplicate { expires, .. } => {
-                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
+                fields.set(&marks::X_IDEMPOTENT_RETRY, &marks::TRUE);
                 if let Some(expires) = expires {
-                    marks::set_expires(headers, *expires);
+                    marks::set_expires(fields, *expires);
                 }
             }
             Self::AlreadyExecuted { location, expires, .. } => {
-                headers.insert(marks::X_IDEMPOTENT_RETRY, marks::TRUE);
-                marks::set_expires(headers, *expires);
+                fields.set(&marks::X_IDEMPOTENT_RETRY, &marks::TRUE);
+                marks::set_expires(fields, *expires);
                 if let Some(location) = location {
-                    headers.insert(LOCATION, location.clone());
+                    fields.set(&LOCATION, location);
                 }
             }
             Self::UpstreamUnreachable { in_doubt, .. } => {
-                headers.insert(marks::OUTCOME, if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED });
+                let outcome = if *in_doubt { marks::UNKNOWN } else { marks::NOT_EXECUTED };
+                fields.set(&marks::OUTCOME, &outcome);
             }
             Self::ScopeInvalid(_) => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""));
+                fields.set(&WWW_AUTHENTICATE, &HeaderValue::from_static("Bearer error=\"invalid_token\""));
             }
             Self::MethodNotAllowed { allow } => {
-                headers.insert(ALLOW, allow.clone());
+                fields.set(&ALLOW, allow);
             }
             Self::UpstreamTimeout { .. }
             | Self::UpstreamFailed { .. }
             | Self::BodyTimeout { forwarded: true }
             | Self::BodyAborted { forwarded: true } => {
-                headers.insert(marks::OUTCOME, marks::UNKNOWN);
+                fields.set(&marks::OUTCOME, &marks::UNKNOWN);
             }
-            Self::Also { problem, .. } => problem.add_headers(headers),
+            Self::Also { problem, .. } => problem.set_own_fields(fields),
             Self::NoRoute
             | Self::BadRequest(_)
             | Self::TargetTooLong(_)

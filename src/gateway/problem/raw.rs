@@ -2,23 +2,18 @@
 
 use bytes::Bytes;
 
-use super::Problem;
+use super::{LINES, Problem};
+use crate::wire::heads::Lines;
 
 impl Problem {
     /// The whole answer.
     fn raw(&self, types: &str) -> Bytes {
         let said = self.said(None);
-        let (headers, body) = (self.headers(said), self.json(types, said));
-        let mut answer = format!("HTTP/1.1 {}\r\n", self.status()).into_bytes();
-        for (name, value) in &headers {
-            answer.extend_from_slice(name.as_ref());
-            answer.extend_from_slice(b": ");
-            answer.extend_from_slice(value.as_bytes());
-            answer.extend_from_slice(b"\r\n");
-        }
-        let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        answer.extend_from_slice(rest.as_bytes());
-        answer.into()
+        let (mut fields, body) = (Lines::with_capacity(LINES), self.json(types, said));
+        self.set_fields(said, &mut fields);
+        let status = format!("HTTP/1.1 {}\r\n", self.status());
+        let rest = format!("connection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        [status.as_bytes(), fields.as_bytes(), rest.as_bytes(), &body].concat().into()
     }
 }
 
