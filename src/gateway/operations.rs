@@ -10,6 +10,7 @@ use serde_json::json;
 use super::again::{self, Outlook};
 use super::body::Body;
 use super::caller::parameters_in;
+use super::duplicate::is_replayable;
 use super::problem::Problem;
 use super::queue::Queue;
 use super::settings::{Guard, Mode, OnDuplicate, Operations, Settings};
@@ -212,7 +213,8 @@ fn nothing() -> Response<Body> {
 
 /// Whether a duplicate would get the recorded answer.
 fn is_replayed(guard: &Guard, answer: &machine::Answer) -> bool {
-    answer.whole().is_some() && guard.duplicate == OnDuplicate::Replay
+    let whole = answer.whole().filter(|recorded| is_replayable(recorded, &guard.allow_headers));
+    whole.is_some() && guard.duplicate == OnDuplicate::Replay
 }
 
 #[cfg(test)]
