@@ -43,7 +43,12 @@ enum Turn {
     Read(Instant),
 }
 
+/// How often a thread looks at the wall clock.
+const LOOKS: Duration = Duration::from_secs(1);
+
 thread_local! {
+    /// When this thread looked at the wall clock last, and what that said.
+    static SEEN: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
     static TURN: Cell<Turn> = const { Cell::new(Turn::Unkept) };
 }
 
@@ -101,10 +106,29 @@ impl Clock {
     }
 
     /// The wall clock, for the embedded store's high-water mark.
-    #[expect(clippy::disallowed_methods, reason = "the clock is where clocks are read")]
     pub fn wall() -> Time {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        millis(Self::since_epoch())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the clock is where clocks are read")]
+    fn since_epoch() -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+
+    /// The wall clock at this thread's last reading: see [`lately`](Self::lately). For what people read.
+    ///
+    /// It is looked at once a second, and goes with the monotonic clock in between.
+    pub fn wall_lately() -> Time {
+        let now = Self::lately();
+        let seen = SEEN.get().and_then(|(at, wall)| {
+            let since = now.checked_duration_since(at).filter(|since| *since < LOOKS)?;
+            Some(wall + since)
+        });
+        millis(seen.unwrap_or_else(|| {
+            let wall = Self::since_epoch();
+            SEEN.set(Some((Self::instant(), wall)));
+            wall
+        }))
     }
 
     /// A monotonic instant, for measuring how long something took.
@@ -148,9 +172,31 @@ impl Clock {
     }
 }
 
+fn millis(since_epoch: Duration) -> Time {
+    Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In a thread of its own: what a thread keeps, it keeps.
+    #[test]
+    fn the_wall_clock_goes_on_between_two_looks_and_a_jump_is_seen_by_the_next() {
+        let looks = || {
+            let first = Clock::wall_lately();
+            assert!(Clock::wall().since(first) < Duration::from_secs(1));
+            let (at, wall) = SEEN.get().unwrap();
+            let ago = |span| at.checked_sub(span).unwrap();
+            let behind = wall.saturating_sub(Duration::from_hours(1));
+            SEEN.set(Some((ago(LOOKS / 2), behind)));
+            let kept = Clock::wall_lately();
+            assert!(first.since(kept) > Duration::from_mins(59) && first.since(kept) <= Duration::from_hours(1));
+            SEEN.set(Some((ago(LOOKS), behind)));
+            assert!(Clock::wall_lately() >= first);
+        };
+        std::thread::spawn(looks).join().unwrap();
+    }
 
     /// In a thread of its own: what a thread keeps, it keeps.
     #[test]

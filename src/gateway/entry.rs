@@ -85,7 +85,7 @@ impl Entry {
         let refused = request.version() != Version::HTTP_2 && request.extensions().get::<Fault>().is_some();
         Arc::new(Self {
             gateway: Arc::clone(gateway),
-            at: Clock::wall().0,
+            at: Clock::wall_lately().0,
             started: Clock::lately(),
             client: headers::believed(fields, client.peer, &gateway.shared.settings.trusted_proxies),
             peer: client.direct,

@@ -176,7 +176,7 @@ fn put_date(out: &mut BytesMut) {
     thread_local! {
         static WORDS: Cell<(u64, [u8; DATE_LENGTH])> = const { Cell::new((u64::MAX, [0; DATE_LENGTH])) };
     }
-    let now = Clock::wall().0 / 1000;
+    let now = Clock::wall_lately().0 / 1000;
     let (at, mut words) = WORDS.get();
     if at != now {
         let fresh = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(now));

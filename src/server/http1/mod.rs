@@ -54,7 +54,7 @@ where
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS && may_switch {
             return conversation.switch(answer, asked).await;
         }
-        let last = doorway.is_last(opened.elapsed());
+        let last = doorway.is_last(Clock::lately().saturating_duration_since(opened));
         if !conversation.say(answer, &asked, last).await? {
             break;
         }

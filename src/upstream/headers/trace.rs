@@ -52,7 +52,7 @@ pub(super) fn set(headers: &mut HeaderMap, added: &mut Added, kinds: Kinds) -> G
     let keeps = kinds.any(Kinds::REQUEST_ID) && only(headers, &REQUEST_ID).is_some_and(is_sane);
     let made = (!keeps).then(|| {
         let [random @ .., _, _, _, _, _, _] = rand::random::<u128>().to_be_bytes();
-        let id = Builder::from_unix_timestamp_millis(Clock::wall().0, &random).into_uuid();
+        let id = Builder::from_unix_timestamp_millis(Clock::wall_lately().0, &random).into_uuid();
         let mut text = [0; 36];
         id.hyphenated().encode_lower(&mut text);
         set_line(headers, added, kinds.any(Kinds::REQUEST_ID), &REQUEST_ID, &text);
