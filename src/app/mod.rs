@@ -340,7 +340,7 @@ impl Parts {
 
 /// A runtime for one thread, which tells the clock when that rests.
 fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(Clock::rests).build()
+    tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(crate::server::turn::rests).build()
 }
 
 /// As many open files as this process may have: every connection is one.

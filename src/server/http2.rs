@@ -73,6 +73,7 @@ where
     let watch = Arc::new(Watch::new(Version::HTTP_2));
     doorway.connections.watch(&watch);
     let service = service_fn(|request: Request<Incoming>| {
+        super::turn::begins();
         let turn = watch.begin();
         let mut stream = Stream::open(&streams);
         let (mut head, body) = request.into_parts();

@@ -10,6 +10,7 @@ mod pace;
 mod places;
 mod proxy_header;
 mod taken;
+pub mod turn;
 
 pub use front::{Front, FrontSettings, Tls, TlsSettings};
 pub use listen::{Listener, bind};

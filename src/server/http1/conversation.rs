@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::answer::{self, Saying};
 use super::reader::{Body, Came, Reader, Step};
 use super::request::{self, Asked};
-use crate::server::{BoxError, Doorway, pace};
+use crate::server::{BoxError, Doorway, pace, turn};
 use crate::wire::framing::{Fault, Limits};
 use crate::wire::{AnswerBody, Client, Cut, Feeder, Framing, Inbound, Watch, Writer, feed};
 
@@ -50,6 +50,7 @@ impl<S: AsyncRead + AsyncWrite + pace::Cut + Unpin> Conversation<S> {
 
     /// The request, whose turn begins. One that is refused gets its answer from the doors, too.
     pub(super) fn begin(&mut self, came: Came, doorway: &Doorway) -> (Request<Inbound>, Asked) {
+        turn::begins();
         self.watch.works();
         let read = match came {
             Came::Good(head, bytes, body) => {
