@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 
 /// So many requests in a turn are many.
-const MANY: u32 = 4;
+const MANY: u32 = 8;
 /// Who comes back after so long is late: with clients, store and API on the same processors, nineteen in twenty come back
 /// within half of it.
 const LATE: Duration = Duration::from_millis(1);
